@@ -1,0 +1,24 @@
+"""Is this data fit to train on?  Each check raises one sentence that says what must hold and what was got."""
+
+from torch import Tensor
+
+
+def check_points(points: Tensor) -> None:
+    if not points.is_floating_point():
+        raise ValueError(f"points must be floating-point numbers, got {points.dtype}: call points.float()")
+    if points.ndim < 2 or len(points) == 0:
+        raise ValueError(f"points must have shape [batch, features...] and at least one row, got {list(points.shape)}")
+    finite = points.isfinite()
+    if not finite.all():
+        row = int((~finite).flatten(1).any(1).nonzero()[0])
+        raise ValueError(f"points must be finite, got NaN or infinity in row {row}: drop or fill such rows first")
+
+
+def check_labels(labels: Tensor, rows: int, classes: int) -> None:
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype.is_signed is False:
+        raise ValueError(f"labels must be whole numbers of a signed integer type, got {labels.dtype}: call labels.long()")
+    if labels.shape != (rows,):
+        raise ValueError(f"labels must have shape [{rows}], one for every point, got {list(labels.shape)}")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        raise ValueError(f"labels must be in 0..{classes - 1} for {classes} classes, got {low}..{high}")

@@ -1,0 +1,153 @@
+"""Point sets whose best margin is known: the paper's 2-D and 1-D experiments, and any set of scikit-learn's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from widemargin.data.checks import check_labels, check_points
+from widemargin.shapes import Labels, PerSample
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """Labelled points."""
+
+    points: Float[Tensor, "B F"]
+    labels: Labels
+
+    def __post_init__(self) -> None:
+        check_points(self.points)
+        check_labels(self.labels, len(self.points), self.classes)
+
+    @property
+    def classes(self) -> int:
+        return int(self.labels.max()) + 1
+
+    def best_margins(self, p: float = 2.0) -> PerSample:
+        """Half the way to the nearest point of another class: no boundary can give all points more.
+
+        The boundary of the nearest-neighbour rule gives every point at least this much, so it is attained.
+        """
+        distances = torch.cdist(self.points.double(), self.points.double(), p=p)
+        distances[self.labels[:, None] == self.labels[None]] = torch.inf
+        return (distances.amin(1) / 2).to(self.points)
+
+
+class PointSet(Protocol):
+    """A frozen description of a cloud: equal descriptions draw equal points."""
+
+    def draw(self) -> Cloud: ...
+
+
+@dataclass(frozen=True)
+class NarrowCorridor:
+    """Two stairs that draw apart: the gap between the classes widens from bottom left to top right (Sec. 3).
+
+    Our own geometry; the paper does not publish its points.  Deterministic.
+    """
+
+    narrow: float = 0.2
+    wide: float = 1.0
+
+    def draw(self) -> Cloud:
+        t = np.arange(0, 8.25, 0.25)
+        stair, along = np.floor(t), t - np.floor(t)
+        even = stair % 2 == 0
+        center = np.stack([np.ceil(stair / 2) + along * even, np.floor(stair / 2) + along * ~even], 1)
+        half = (self.narrow + (self.wide - self.narrow) * t / 8)[:, None] / 2 * np.array([-1.0, 1.0])
+        return _cloud([center - half, center + half])
+
+
+@dataclass(frozen=True)
+class LMS5:
+    """Linear and multiple 5-slabs (Shah et al. 2020): x alone separates the classes, but both give more margin."""
+
+    seed: int = 0
+    count: int = 200
+    linear_margin: float = 0.1
+    slab_margin: float = 0.1
+
+    def draw(self) -> Cloud:
+        rng = np.random.default_rng(self.seed)
+        labels = rng.integers(0, 2, self.count)
+        u, v, w, side = rng.random((4, self.count))
+        x = (2 * labels - 1) * (self.linear_margin + (1 - self.linear_margin) * u)
+        width, margin = (2 - 8 * self.slab_margin) / 5, self.slab_margin
+        inner, outer = width * v / 2, (3 + 8 * margin) / 5 + width * v
+        middle = (1 + 6 * margin) / 5 + width * v
+        y = np.where(labels == 1, middle, np.where(w < 0.75, inner, outer)) * np.where(side < 0.5, -1, 1)
+        return _cloud_of(np.stack([x, y], 1), labels)
+
+
+@dataclass(frozen=True)
+class TwoDistances:
+    """Classes that are close on the left and far apart on the right (App. D.2)."""
+
+    seed: int = 0
+    count: int = 80
+
+    def draw(self) -> Cloud:
+        rng = np.random.default_rng(self.seed)
+        right = np.arange(self.count) % 2
+        labels = np.arange(self.count) // 2 % 2
+        x = rng.random(self.count) + np.where(right, 0.5, -1.5)
+        height = 0.6 * rng.random(self.count) + np.where(right, 0.8, 0.1)
+        return _cloud_of(np.stack([x, np.where(labels, height, -height)], 1), labels)
+
+
+@dataclass(frozen=True)
+class TwoGaussians:
+    """One dimension, two Gaussians at -1 and +1: the theorem's setting (Sec. 4.2)."""
+
+    seed: int = 0
+    count: int = 200
+    deviation: float = 0.1
+
+    def draw(self) -> Cloud:
+        labels = np.arange(self.count) % 2
+        noise = np.random.default_rng(self.seed).normal(0, self.deviation, self.count)
+        return _cloud_of((2 * labels - 1 + noise)[:, None], labels)
+
+
+@dataclass(frozen=True)
+class FromSklearn:
+    """A 2-D set of scikit-learn's `make_...` generators: moons, circles, blobs, gaussian_quantiles."""
+
+    name: str
+    seed: int = 0
+    count: int = 200
+    noise: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.name not in _SKLEARN:
+            raise ValueError(f"FromSklearn.name must be one of {', '.join(_SKLEARN)}, got {self.name!r}")
+
+    def draw(self) -> Cloud:
+        try:
+            from sklearn import datasets
+        except ImportError:
+            raise ValueError(
+                "this point set needs scikit-learn, which is not installed: pip install 'widemargin[sklearn]'"
+            ) from None
+        noise = {"noise": self.noise} if self.name in ("moons", "circles") else {}
+        make = getattr(datasets, f"make_{self.name}")
+        points, labels = make(n_samples=self.count, random_state=self.seed, **noise)[:2]
+        return _cloud_of(points, labels)
+
+
+_SKLEARN = ("moons", "circles", "blobs", "gaussian_quantiles")
+
+
+def _cloud(classes: list[NDArray[np.float64]]) -> Cloud:
+    return _cloud_of(np.concatenate(classes), np.repeat(np.arange(len(classes)), [len(c) for c in classes]))
+
+
+def _cloud_of(points: NDArray[np.float64], labels: NDArray[np.int64]) -> Cloud:
+    return Cloud(torch.as_tensor(points, dtype=torch.float32), torch.as_tensor(labels, dtype=torch.int64))

@@ -1,0 +1,65 @@
+"""Where does a classifier of the plane change its mind?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from contourpy import LineType, contour_generator
+from numpy.typing import NDArray
+
+from widemargin.data.toy import Cloud
+from widemargin.uncertainty.network import Network
+
+Array = NDArray[np.float64]
+_ROWS_AT_ONCE = 65_536
+
+
+@dataclass(frozen=True)
+class Window:
+    """A rectangle of the plane."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+    @classmethod
+    def around(cls, cloud: Cloud, pad: float | None = None) -> Window:
+        """The cloud and a rim, by default wide enough for every boundary that costs a point some of its best margin."""
+        if cloud.points.shape[1] != 2:
+            raise ValueError(f"the boundary is drawn in the plane: points must have 2 features, got {cloud.points.shape[1]}")
+        rim = 1.1 * float(cloud.best_margins().max()) if pad is None else pad
+        (left, bottom), (right, top) = (cloud.points.amin(0) - rim).tolist(), (cloud.points.amax(0) + rim).tolist()
+        return cls(left, right, bottom, top)
+
+    def grid(self, resolution: int) -> tuple[Array, Array]:
+        """The x and the y of `resolution` columns and rows."""
+        return np.linspace(self.left, self.right, resolution), np.linspace(self.bottom, self.top, resolution)
+
+    def points(self, resolution: int) -> Array:
+        """[resolution * resolution, 2], row by row from the bottom."""
+        return np.stack(np.meshgrid(*self.grid(resolution)), -1).reshape(-1, 2)
+
+
+def log_probs(network: Network, points: Array) -> Array:
+    """[..., 2] -> [..., classes]: the network's answer in eval mode, in slices of bounded memory."""
+    parameter = next(network.parameters())
+    flat = torch.as_tensor(points.reshape(-1, points.shape[-1]), dtype=parameter.dtype, device=parameter.device)
+    was_training = network.training
+    network.eval()
+    with torch.no_grad():
+        answers = torch.cat([network(rows) for rows in flat.split(_ROWS_AT_ONCE)])
+    network.train(was_training)
+    return np.asarray(answers.double().cpu().numpy().reshape(*points.shape[:-1], -1))
+
+
+def lead(answers: Array, label: int) -> Array:
+    """By how much a class is ahead of the best other one: 0 on its boundary, negative where it loses."""
+    return np.asarray(answers[..., label] - np.delete(answers, label, -1).max(-1))
+
+
+def zero_lines(x: Array, y: Array, values: Array) -> list[Array]:
+    """The polylines [k, 2] along which values on a grid are 0."""
+    return [np.asarray(line) for line in contour_generator(x, y, values, line_type=LineType.Separate).lines(0.0)]

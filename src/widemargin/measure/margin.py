@@ -1,0 +1,106 @@
+"""How far is each point of the plane from the decision boundary?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from widemargin.data.toy import Cloud
+from widemargin.measure.boundary import Array, Window, lead, log_probs, zero_lines
+from widemargin.uncertainty.network import Network
+
+_CANDIDATES = 3
+_LOCAL = 17
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """Signed distances: negative for points on the wrong side, infinite where no boundary was found."""
+
+    margin: Array
+    best: Array
+    """Half the distance to the nearest point of another class."""
+
+    @property
+    def errors(self) -> int:
+        return int((self.margin < 0).sum())
+
+    @property
+    def accuracy(self) -> float:
+        return 1 - self.errors / len(self.margin)
+
+    @property
+    def share(self) -> Array:
+        """Of the margin each point could have, how much it has; more than all of it does not count."""
+        return np.minimum(self.margin / self.best, 1.0)
+
+    @property
+    def worst(self) -> float:
+        """The smallest margin as a share of the largest smallest margin possible."""
+        return float(self.margin.min() / self.best.min())
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.share))
+
+    @property
+    def mean(self) -> float:
+        return float(self.share.mean())
+
+
+def margins(network: Network, cloud: Cloud, resolution: int = 301, refinements: int = 3) -> Margins:
+    """Distances to the zero line of each class's lead, from a dense grid, refined around each point's nearest places.
+
+    The grid finds every piece of the boundary that is wider than a cell; each refinement then shrinks the error of a
+    distance by 4 x, from about a hundredth of a cell where the boundary is smooth.
+    """
+    window = Window.around(cloud)
+    x, y = window.grid(resolution)
+    answers = log_probs(network, window.points(resolution)).reshape(resolution, resolution, -1)
+    points, labels = cloud.points.double().cpu().numpy(), cloud.labels.cpu().numpy()
+    own = log_probs(network, points)
+    margin = np.full(len(points), np.inf)
+    for label in np.unique(labels):
+        rows = labels == label
+        lines = zero_lines(x, y, lead(answers, int(label)))
+        distance = _refined(network, points[rows], lines, int(label), (x[1] - x[0], y[1] - y[0]), refinements)
+        margin[rows] = np.where(lead(own[rows], int(label)) < 0, -distance, distance)
+    return Margins(margin, cloud.best_margins().double().cpu().numpy())
+
+
+def _refined(
+    network: Network, points: Array, lines: list[Array], label: int, cell: tuple[float, float], refinements: int
+) -> Array:
+    if not lines:
+        return np.full(len(points), np.inf)
+    start, way = _segments(lines)
+    nearest, distance = _nearest_on_segments(points, start, way)
+    best_first = np.argsort(distance, 1)[:, : 8 * _CANDIDATES : 8][:, :_CANDIDATES]
+    places = np.take_along_axis(nearest, best_first[..., None], 1)
+    reach = 2 * np.array(cell)
+    local = np.stack(np.meshgrid(*[np.linspace(-1, 1, _LOCAL)] * 2), -1)
+    for _ in range(refinements):
+        grids = places[:, :, None, None, :] + reach * local
+        values = lead(log_probs(network, grids), label)
+        for i in range(len(points)):
+            for j in range(places.shape[1]):
+                lines = zero_lines(grids[i, j, 0, :, 0], grids[i, j, :, 0, 1], values[i, j])
+                if lines:
+                    on, away = _nearest_on_segments(points[i : i + 1], *_segments(lines))
+                    places[i, j] = on[0, away[0].argmin()]
+        reach = reach / 4
+    return np.asarray(np.linalg.norm(places - points[:, None], axis=-1).min(1))
+
+
+def _segments(lines: list[Array]) -> tuple[Array, Array]:
+    """Where each piece of the polylines starts and how it goes on."""
+    return np.concatenate([line[:-1] for line in lines]), np.concatenate([np.diff(line, axis=0) for line in lines])
+
+
+def _nearest_on_segments(points: Array, start: Array, way: Array) -> tuple[Array, Array]:
+    """[points, segments, 2] and [points, segments]: the nearest place of each segment and how far it is."""
+    off = points[:, None] - start
+    along = (off * way).sum(-1) / np.maximum((way**2).sum(-1), 1e-300)
+    nearest = start + along.clip(0, 1)[..., None] * way
+    return nearest, np.linalg.norm(points[:, None] - nearest, axis=-1)

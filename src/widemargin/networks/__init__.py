@@ -1,0 +1,1 @@
+"""Which function is trained?  Plain torch modules that know nothing of perturbations."""

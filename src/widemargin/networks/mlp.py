@@ -1,0 +1,71 @@
+"""Multi-layer perceptrons, one at a time or many of one shape at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+
+
+class MLP(nn.Module):
+    """Linear layers with ReLU between them."""
+
+    def __init__(self, *widths: int) -> None:
+        super().__init__()
+        if len(widths) < 2 or min(widths) < 1:
+            raise ValueError(f"an MLP needs at least an input and an output width, all >= 1, got {widths}")
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False))
+
+    def forward(self, points: Tensor) -> Tensor:
+        *hidden, last = self.layers
+        for layer in hidden:
+            points = layer(points).relu()
+        return last(points)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Widths:
+    """The shape of an MLP: part of what decides a run's numbers."""
+
+    widths: tuple[int, ...]
+
+    def build(self, rng: Generator) -> MLP:
+        """torch's default initialisation (uniform, 1 / sqrt(fan in)), drawn from a generator of the caller's."""
+        network = MLP(*self.widths)
+        with torch.no_grad():
+            for name, parameter in network.named_parameters():
+                layer = network.layers[int(name.split(".")[1])]
+                assert isinstance(layer, nn.Linear)
+                bound = layer.in_features**-0.5
+                parameter.uniform_(-bound, bound, generator=rng)
+        return network
+
+
+class StackedMLP(nn.Module):
+    """MLPs of one shape with their weights stacked: one batched product does a layer of them all."""
+
+    def __init__(self, networks: Sequence[MLP]) -> None:
+        super().__init__()
+        columns = list(zip(*(network.layers for network in networks), strict=True))
+        # Weights are kept transposed, so that baddbmm needs no copy.
+        self.weights = nn.ParameterList(torch.stack([layer.weight.detach().T for layer in c]) for c in columns)
+        self.biases = nn.ParameterList(torch.stack([layer.bias.detach()[None] for layer in c]) for c in columns)
+
+    def forward(self, blocks: Tensor) -> Tensor:
+        """[network, row, feature] -> [network, row, class]."""
+        depth = len(self.weights)
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            blocks = torch.baddbmm(bias, blocks, weight)
+            if i < depth - 1:
+                blocks = blocks.relu()
+        return blocks
+
+    def split(self) -> list[MLP]:
+        widths = [self.weights[0].shape[1], *(weight.shape[2] for weight in self.weights)]
+        networks = [MLP(*widths).to(self.weights[0]) for _ in range(len(self.weights[0]))]
+        with torch.no_grad():
+            for s, network in enumerate(networks):
+                for layer, weight, bias in zip(network.layers, self.weights, self.biases, strict=True):
+                    layer.weight.copy_(weight[s].T)  # type: ignore[operator, union-attr]
+                    layer.bias.copy_(bias[s, 0])  # type: ignore[operator, union-attr]
+        return networks

@@ -1,0 +1,252 @@
+"""How far may a point move, and which way is steepest?  The ball of a norm, cut by the box of valid inputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from widemargin.rng import Rng
+from widemargin.shapes import Encoded, PerSample
+
+Bound = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Box:
+    """What values an input may take: one interval for all features, or one for each (in the order of a flat sample)."""
+
+    low: Bound
+    high: Bound
+
+    def __post_init__(self) -> None:
+        lows, highs = (torch.as_tensor(bound, dtype=torch.float64) for bound in (self.low, self.high))
+        if lows.ndim and highs.ndim and lows.shape != highs.shape:
+            raise ValueError(f"Box.low and Box.high must be as many, got {len(lows)} and {len(highs)}")
+        if not bool((lows < highs).all()):
+            raise ValueError(f"Box.low must be below Box.high, got {self.low} and {self.high}")
+
+    def __repr__(self) -> str:
+        return {OPEN_BOUNDS: "OPEN", UNIT_BOUNDS: "UNIT"}.get(
+            (self.low, self.high), f"Box(low={self.low!r}, high={self.high!r})"
+        )
+
+    @property
+    def is_open(self) -> bool:
+        return (self.low, self.high) == OPEN_BOUNDS
+
+    def room(self, center: Encoded) -> tuple[Tensor, Tensor]:
+        """How far each feature may go down (<= 0) and up (>= 0) from here."""
+        return self._like(self.low, center) - center, self._like(self.high, center) - center
+
+    def clamp(self, delta: Encoded, center: Encoded) -> Encoded:
+        return delta if self.is_open else delta.clamp(*self.room(center))
+
+    def check(self, points: Tensor) -> None:
+        if self.is_open:
+            return
+        below, above = (bool((side > slack).any()) for side, slack in self._outside(points))
+        if below or above:
+            raise ValueError(
+                f"points must lie in the box [{_short(self.low)}, {_short(self.high)}], got values from "
+                f"{float(points.min()):.6g} to {float(points.max()):.6g}: rescale them, or give the ball their own box "
+                "(OPEN for none)"
+            )
+
+    def _outside(self, points: Tensor) -> tuple[tuple[Tensor, float], tuple[Tensor, float]]:
+        down, up = self.room(points)
+        return (down, 1e-6), (-up, 1e-6)
+
+    def _like(self, bound: Bound, center: Tensor) -> Tensor:
+        values = torch.as_tensor(bound, dtype=center.dtype, device=center.device)
+        if values.ndim == 0:
+            return values
+        if len(values) != center[0].numel():
+            raise ValueError(f"the box has {len(values)} intervals, but a point has {center[0].numel()} features")
+        return values.view(center.shape[1:])
+
+
+OPEN_BOUNDS = (-math.inf, math.inf)
+UNIT_BOUNDS = (0.0, 1.0)
+OPEN = Box(*OPEN_BOUNDS)
+"""No box: 2-D data, latent space."""
+UNIT = Box(*UNIT_BOUNDS)
+"""Images scaled to [0, 1]."""
+
+
+class Ball(Protocol):
+    """All that a search needs to know of a norm."""
+
+    @property
+    def radius(self) -> float: ...
+    @property
+    def box(self) -> Box: ...
+    def norm(self, delta: Encoded) -> PerSample: ...
+    def dual_norm(self, gradient: Encoded) -> PerSample:
+        """The climb of the steepest step of length 1."""
+        ...
+
+    def steepest(self, gradient: Encoded) -> Encoded:
+        """The step of length 1 that climbs most; 0 where the gradient is 0."""
+        ...
+
+    def project(self, delta: Encoded, center: Encoded) -> Encoded:
+        """The nearest point (in the Euclidean sense) of the ball within the box."""
+        ...
+
+    def sample(self, center: Encoded, rng: Rng) -> Encoded:
+        """Uniform in the ball, then clamped to the box."""
+        ...
+
+
+@dataclass(frozen=True)
+class Linf:
+    radius: float
+    box: Box = UNIT
+
+    def __post_init__(self) -> None:
+        _check_radius(self)
+
+    def norm(self, delta: Encoded) -> PerSample:
+        return delta.flatten(1).abs().amax(1)
+
+    def dual_norm(self, gradient: Encoded) -> PerSample:
+        return gradient.flatten(1).abs().sum(1)
+
+    def steepest(self, gradient: Encoded) -> Encoded:
+        return gradient.sign()
+
+    def project(self, delta: Encoded, center: Encoded) -> Encoded:
+        return self.box.clamp(delta.clamp(-self.radius, self.radius), center)
+
+    def sample(self, center: Encoded, rng: Rng) -> Encoded:
+        return self.box.clamp((2 * rng.uniform(center) - 1) * self.radius, center)
+
+
+@dataclass(frozen=True)
+class L2:
+    radius: float
+    box: Box = UNIT
+
+    def __post_init__(self) -> None:
+        _check_radius(self)
+
+    def norm(self, delta: Encoded) -> PerSample:
+        return torch.linalg.vector_norm(delta.flatten(1), dim=1)
+
+    def dual_norm(self, gradient: Encoded) -> PerSample:
+        return self.norm(gradient)
+
+    def steepest(self, gradient: Encoded) -> Encoded:
+        # Scaled by the largest entry first: the square of a tiny gradient underflows.
+        scaled = gradient / _per_row(gradient.flatten(1).abs().amax(1), gradient).clamp_min(_tiny(gradient))
+        return scaled / _per_row(self.norm(scaled), gradient).clamp_min(_tiny(gradient))
+
+    def project(self, delta: Encoded, center: Encoded) -> Encoded:
+        if self.box.is_open:
+            return delta * (self.radius / _per_row(self.norm(delta), delta).clamp_min(_tiny(delta))).clamp_max(1.0)
+        shrink = _shrink_into_l2(delta.flatten(1).abs(), _room_ahead(self.box, delta, center), self.radius)
+        return self.box.clamp(delta * _per_row(shrink, delta), center)
+
+    def sample(self, center: Encoded, rng: Rng) -> Encoded:
+        direction = self.steepest(rng.normal(center))
+        distance = rng.uniform(center.flatten(1)[:, 0]) ** (1 / center[0].numel()) * self.radius
+        return self.box.clamp(direction * _per_row(distance, center), center)
+
+
+@dataclass(frozen=True)
+class L1:
+    radius: float
+    box: Box = UNIT
+
+    def __post_init__(self) -> None:
+        _check_radius(self)
+
+    def norm(self, delta: Encoded) -> PerSample:
+        return delta.flatten(1).abs().sum(1)
+
+    def dual_norm(self, gradient: Encoded) -> PerSample:
+        return gradient.flatten(1).abs().amax(1)
+
+    def steepest(self, gradient: Encoded) -> Encoded:
+        flat = gradient.flatten(1)
+        largest = flat.abs().argmax(1, keepdim=True)
+        return torch.zeros_like(flat).scatter(1, largest, flat.gather(1, largest).sign()).view_as(gradient)
+
+    def project(self, delta: Encoded, center: Encoded) -> Encoded:
+        size = delta.flatten(1).abs()
+        room = _room_ahead(self.box, delta, center)
+        less = _soften_into_l1(size, room, self.radius)
+        return ((size - less).clamp_min(0).minimum(room)).view_as(delta) * delta.sign()
+
+    def sample(self, center: Encoded, rng: Rng) -> Encoded:
+        # Exponential spacings: d of d + 1 shares of a whole are uniform in the simplex.
+        spacings = -torch.log1p(-rng.uniform(torch.cat([center.flatten(1), center.flatten(1)[:, :1]], 1)))
+        shares = spacings[:, :-1] / spacings.sum(1, keepdim=True) * self.radius
+        signs = (rng.uniform(center) < 0.5).to(center) * 2 - 1
+        return self.box.clamp(shares.view_as(center) * signs, center)
+
+
+def _check_radius(ball: Ball) -> None:
+    if not (isinstance(ball.radius, int | float) and 0 <= ball.radius < math.inf):
+        raise ValueError(f"{type(ball).__name__}.radius must be in [0, inf), got {ball.radius}")
+
+
+def _short(bound: Bound) -> str:
+    return f"{bound:g}" if isinstance(bound, int | float) else f"{bound[0]:g}, ..."
+
+
+def _per_row(values: PerSample, like: Encoded) -> Tensor:
+    return values.view(-1, *[1] * (like.ndim - 1))
+
+
+def _tiny(like: Tensor) -> float:
+    return torch.finfo(like.dtype).tiny
+
+
+def _room_ahead(box: Box, delta: Encoded, center: Encoded) -> Tensor:
+    """[B, features]: how far each feature may go in the direction that delta takes it."""
+    if box.is_open:
+        return torch.full_like(delta, torch.inf).flatten(1)
+    down, up = box.room(center)
+    return torch.where(delta > 0, up, -down).clamp_min(0).flatten(1)
+
+
+def _shrink_into_l2(size: Tensor, room: Tensor, radius: float) -> PerSample:
+    """The largest s in [0, 1] with |min(s size, room)| <= radius.
+
+    The squared length is quadratic in s between the points where a feature hits the box: sort those, find the piece.
+    """
+    hit = torch.where(size > 0, room / size.clamp_min(_tiny(size)), torch.inf)
+    hit, order = hit.sort(1)
+    size, room = size.gather(1, order), room.gather(1, order)
+    at_box = (room**2).cumsum(1)
+    free = (size**2).flip(1).cumsum(1).flip(1) - size**2
+    # inf * 0 where a feature never hits: a comparison with NaN is False, as it should be.
+    pieces = ((at_box + hit**2 * free) <= radius**2).sum(1, keepdim=True)
+    zero = torch.zeros_like(at_box[:, :1])
+    at_box = torch.cat([zero, at_box], 1).gather(1, pieces)
+    free = torch.cat([(size**2).sum(1, keepdim=True), free], 1).gather(1, pieces)
+    shrink = torch.where(free > 0, ((radius**2 - at_box).clamp_min(0) / free.clamp_min(_tiny(size))).sqrt(), 1.0)
+    return shrink.clamp_max(1.0).squeeze(1)
+
+
+def _soften_into_l1(size: Tensor, room: Tensor, radius: float) -> Tensor:
+    """[B, 1]: the smallest t >= 0 with sum of min(max(size - t, 0), room) <= radius.
+
+    Going down in t, a feature starts to grow at t = size and stops at t = size - room: the sum is linear in between.
+    """
+    turns = torch.cat([size, (size - room).clamp_min(0)], 1)
+    growth = torch.cat([torch.ones_like(size), -torch.ones_like(size)], 1)
+    turns, order = turns.sort(1, descending=True)
+    growing = growth.gather(1, order).cumsum(1)
+    reached = torch.cat([torch.zeros_like(turns[:, :1]), ((turns[:, :-1] - turns[:, 1:]) * growing[:, :-1]).cumsum(1)], 1)
+    piece = (reached < radius).sum(1, keepdim=True)
+    inside = piece == turns.shape[1]
+    piece = piece.clamp_max(turns.shape[1] - 1)
+    slope = growing.gather(1, (piece - 1).clamp_min(0)).clamp_min(1)
+    back = (reached.gather(1, piece) - radius) / slope
+    return torch.where(inside, 0.0, turns.gather(1, piece) + back.clamp_min(0))

@@ -1,0 +1,150 @@
+"""What does a search climb and training descend?  Per-sample numbers of a clean / perturbed pair, with + - and *."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from widemargin.shapes import Labels, MemberLogits, PerSample
+from widemargin.uncertainty import predictive
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A batch seen twice.  Lazy: a term pays only for the side it reads."""
+
+    labels: Labels
+    clean: Callable[[], MemberLogits]
+    perturbed: Callable[[], MemberLogits]
+
+
+@dataclass(frozen=True)
+class Term:
+    name: str
+    value: Callable[[Pair], PerSample]
+    moves: bool = True
+    """Does it change as the point moves?  If not, there is nothing to climb."""
+    flat_at_center: bool = False
+    """Is its gradient 0 at the clean point?  Then a search must not start there."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A weighted sum of terms."""
+
+    terms: tuple[tuple[float, Term], ...]
+
+    def __call__(self, pair: Pair) -> PerSample:
+        (first_weight, first), *rest = self.terms
+        total = first_weight * first.value(pair)
+        for weight, term in rest:
+            total = total + weight * term.value(pair)
+        return total
+
+    def __add__(self, other: Objective) -> Objective:
+        return Objective(self.terms + other.terms)
+
+    def __sub__(self, other: Objective) -> Objective:
+        return self + -1.0 * other
+
+    def __mul__(self, factor: float) -> Objective:
+        return Objective(tuple((factor * weight, term) for weight, term in self.terms))
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Objective:
+        return -1.0 * self
+
+    def __repr__(self) -> str:
+        return " + ".join(str(term) if weight == 1 else f"{weight!r} * {term}" for weight, term in self.terms)
+
+
+def objective(
+    value: Callable[[Pair], PerSample], *, moves: bool = True, flat_at_center: bool = False
+) -> Objective:
+    """Make an objective of a function of a pair; its name becomes the objective's."""
+    return Objective(((1.0, Term(value.__name__, value, moves, flat_at_center)),))
+
+
+def _cross_entropy(logits: MemberLogits, labels: Labels) -> PerSample:
+    # Averaged over members, not taken of their average: every member learns, and for draws of a posterior it is the
+    # expected log-likelihood of the variational bound.
+    picked = logits.log_softmax(-1).gather(-1, labels.expand(len(logits), -1).unsqueeze(-1))
+    return -picked.squeeze(-1).mean(0)
+
+
+def _clean_loss(pair: Pair) -> PerSample:
+    return _cross_entropy(pair.clean(), pair.labels)
+
+
+def _perturbed_loss(pair: Pair) -> PerSample:
+    return _cross_entropy(pair.perturbed(), pair.labels)
+
+
+def _clean_entropy(pair: Pair) -> PerSample:
+    return predictive.entropy(predictive.log_mean_prob(pair.clean()))
+
+
+def _perturbed_entropy(pair: Pair) -> PerSample:
+    return predictive.entropy(predictive.log_mean_prob(pair.perturbed()))
+
+
+def _perturbed_log_entropy(pair: Pair) -> PerSample:
+    return predictive.log_entropy(predictive.log_mean_prob(pair.perturbed()))
+
+
+def _perturbed_mutual_information(pair: Pair) -> PerSample:
+    return predictive.mutual_information(pair.perturbed())
+
+
+def _perturbed_log_mutual_information(pair: Pair) -> PerSample:
+    return predictive.log_mutual_information(pair.perturbed())
+
+
+def _perturbed_gap(pair: Pair) -> PerSample:
+    return predictive.top_two_gap(predictive.log_mean_prob(pair.perturbed()))
+
+
+def _log_probs_of_both(pair: Pair) -> tuple[Tensor, Tensor]:
+    return predictive.log_mean_prob(pair.clean()), predictive.log_mean_prob(pair.perturbed())
+
+
+def _divergence(pair: Pair) -> PerSample:
+    clean, perturbed = _log_probs_of_both(pair)
+    return (clean.exp() * (clean - perturbed)).sum(-1)
+
+
+def _soft_cross_entropy(pair: Pair) -> PerSample:
+    clean, perturbed = _log_probs_of_both(pair)
+    return -(clean.exp() * perturbed).sum(-1)
+
+
+def _named(name: str, value: Callable[[Pair], PerSample], **properties: bool) -> Objective:
+    return Objective(((1.0, Term(name, value, **properties)),))
+
+
+clean_loss = _named("clean_loss", _clean_loss, moves=False)
+"""Cross-entropy at the clean point."""
+perturbed_loss = _named("perturbed_loss", _perturbed_loss)
+"""Cross-entropy at the perturbed point: what LDP climbs."""
+clean_entropy = _named("clean_entropy", _clean_entropy, moves=False)
+"""Entropy of the average prediction at the clean point, eq. (E): what MaxE rewards."""
+perturbed_entropy = _named("perturbed_entropy", _perturbed_entropy)
+"""Entropy at the perturbed point.  To climb it, take `perturbed_log_entropy`: this one's gradient underflows."""
+perturbed_log_entropy = _named("perturbed_log_entropy", _perturbed_log_entropy)
+"""Log of the entropy at the perturbed point: what UDP climbs."""
+perturbed_mutual_information = _named("perturbed_mutual_information", _perturbed_mutual_information)
+"""What the members disagree about at the perturbed point."""
+perturbed_log_mutual_information = _named("perturbed_log_mutual_information", _perturbed_log_mutual_information)
+"""Its log: to climb it where it underflows."""
+perturbed_gap = _named("perturbed_gap", _perturbed_gap)
+"""Lead of the first class over the second at the perturbed point: 0 on the boundary."""
+divergence = _named("divergence", _divergence, flat_at_center=True)
+"""KL(clean || perturbed): TRADES as Zhang et al. define it."""
+soft_cross_entropy = _named("soft_cross_entropy", _soft_cross_entropy, flat_at_center=True)
+"""Cross-entropy of the perturbed answer under the clean one: TRADES as the paper's tables use it."""

@@ -1,0 +1,185 @@
+"""The one loop: from a clean point, climb an objective inside a ball."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from widemargin.data.checks import check_labels, check_points
+from widemargin.perturb.ascent import Ascent, Progress
+from widemargin.perturb.balls import Ball
+from widemargin.perturb.objectives import Objective, Pair
+from widemargin.rng import Rng
+from widemargin.shapes import Encoded, Labels, MemberLogits, PerSample, StepCounts
+from widemargin.uncertainty.network import Network
+
+
+class Perturbation(Protocol):
+    """How points are moved before a network trains on them."""
+
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Encoded: ...
+    def distance(self, delta: Encoded) -> PerSample: ...
+
+
+@dataclass(frozen=True)
+class Unperturbed:
+    """Nothing moves."""
+
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Encoded:
+        with torch.no_grad():
+            return torch.zeros_like(network.encode(inputs))
+
+    def distance(self, delta: Encoded) -> PerSample:
+        return torch.zeros_like(delta.flatten(1)[:, 0])
+
+
+@dataclass(frozen=True)
+class Search:
+    """Climb in eval mode; parameters, buffers, modes and `.grad` are as before when it returns."""
+
+    objective: Objective
+    ball: Ball
+    ascent: Ascent
+
+    def __post_init__(self) -> None:
+        terms = [term for _, term in self.objective.terms]
+        if not any(term.moves for term in terms):
+            raise ValueError(f"a search must climb something that changes as the point moves, got {self.objective}")
+        flat = [term for term in terms if term.flat_at_center]
+        if flat and self.ascent.start.at_center:
+            raise ValueError(
+                f"{flat[0]} has no gradient at the clean point: start the search elsewhere, with Gaussian() or InBall()"
+            )
+
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Encoded:
+        """The delta of every sample, to be added to `network.encode(inputs)`."""
+        # Networks abreast own blocks of the batch, so nobody may leave it.
+        climb = _climb if network.abreast == 1 else climb_masked
+        with _in_eval_mode(network), _without_parameter_gradients(network):
+            return _search(self, climb, network, inputs, labels, rng)
+
+    def distance(self, delta: Encoded) -> PerSample:
+        """How far each sample was moved, in the ball's norm."""
+        return self.ball.norm(delta)
+
+
+@dataclass(frozen=True)
+class InTrainMode:
+    """The same search with the network in train mode, as the paper's code does it.
+
+    Batch-norm's running statistics then absorb every point on the way, and a sample's path depends on its batch.
+    """
+
+    search: Search
+
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Encoded:
+        with _without_parameter_gradients(network):
+            return _search(self.search, climb_masked, network, inputs, labels, rng)
+
+    def distance(self, delta: Encoded) -> PerSample:
+        return self.search.distance(delta)
+
+
+@dataclass(frozen=True)
+class _Hill:
+    """What a climb needs of its surroundings: one batch, its centres, and the network's view of them."""
+
+    search: Search
+    network: Network
+    labels: Labels
+    center: Encoded
+    clean: Callable[[], MemberLogits]
+
+    def at(self, rows: Tensor) -> _Hill:
+        return _Hill(
+            self.search, self.network, self.labels[rows], self.center[rows], cache(lambda: self.clean()[:, rows])
+        )
+
+    def step(self, delta: Encoded, left: StepCounts, taken: int) -> tuple[Encoded, StepCounts]:
+        """One step for every sample, and how many are left to each before it."""
+        ball, ascent = self.search.ball, self.search.ascent
+        with torch.enable_grad():
+            delta = delta.detach().requires_grad_()
+            perturbed = cache(lambda: self.network.logits(self.center + delta))
+            if taken == 0:
+                check_labels(self.labels, len(delta), classes=perturbed().shape[-1])
+            value = self.search.objective(Pair(self.labels, self.clean, perturbed))
+            (gradient,) = torch.autograd.grad(value.sum(), delta)
+        delta = delta.detach()
+        moved = ascent.step(ball, Progress(delta, value.detach(), gradient, taken, ascent.steps.most))
+        return ball.project(moved, self.center), ascent.until(left, perturbed().detach(), self.labels)
+
+
+_Climb = Callable[[_Hill, Tensor, Tensor], Tensor]
+
+
+def _search(search: Search, climb: _Climb, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Encoded:
+    check_points(inputs)
+    with torch.no_grad():
+        center = network.encode(inputs)
+        search.ball.box.check(center)
+        clean = cache(lambda: _without_gradient(network, center))
+        left = search.ascent.steps.draw(len(center), rng).to(center.device)
+        delta = search.ball.project(search.ascent.start(search.ball, center, rng), center)
+        delta = climb(_Hill(search, network, labels, center, clean), delta, left)
+        return search.ascent.share(delta, rng)
+
+
+def _climb(hill: _Hill, delta: Encoded, left: StepCounts) -> Encoded:
+    """Only samples that still move are in the batch: one that has finished costs nothing more."""
+    delta, moving, climbing = delta.clone(), torch.arange(len(delta), device=delta.device), hill
+    for taken in range(hill.search.ascent.steps.most):
+        going = left > 0
+        if not bool(going.all()):
+            moving, left = moving[going], left[going]
+            climbing = hill.at(moving)
+        if len(moving) == 0:
+            break
+        here = delta[moving]
+        moved, left = climbing.step(here, left, taken)
+        delta[moving] = torch.where((left > 0).view(-1, *[1] * (here.ndim - 1)), moved, here)
+        left = left - 1
+    return delta
+
+
+def climb_masked(hill: _Hill, delta: Encoded, left: StepCounts) -> Encoded:
+    """The slow, obvious twin: everybody is computed every time, and who has finished stays put."""
+    for taken in range(hill.search.ascent.steps.most):
+        moved, left = hill.step(delta, left, taken)
+        delta = torch.where((left > 0).view(-1, *[1] * (delta.ndim - 1)), moved, delta)
+        left = left - 1
+    return delta
+
+
+def _without_gradient(network: Network, center: Encoded) -> MemberLogits:
+    with torch.no_grad():
+        return network.logits(center)
+
+
+@contextmanager
+def _in_eval_mode(network: Network) -> Iterator[None]:
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def _without_parameter_gradients(network: Network) -> Iterator[None]:
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)

@@ -1,0 +1,93 @@
+"""Every method, one expression each: where to move a point, and what to descend there."""
+
+from widemargin.method import Method, Nearness
+from widemargin.perturb.ascent import Ascent, Fixed, Gaussian, InBall, Misclassified, Part, Steepest, ToZero, Uniform
+from widemargin.perturb.balls import Ball
+from widemargin.perturb.objectives import (
+    clean_entropy,
+    clean_loss,
+    divergence,
+    perturbed_gap,
+    perturbed_log_entropy,
+    perturbed_loss,
+    soft_cross_entropy,
+)
+from widemargin.perturb.search import Search, Unperturbed
+
+
+def standard() -> Method:
+    """Cross-entropy on clean points (ERM)."""
+    return Method(Unperturbed(), clean_loss)
+
+
+def max_entropy(weight: float) -> Method:
+    """eq. (MaxE): reward unsure answers at the clean points (Pereyra et al. 2017)."""
+    return Method(Unperturbed(), clean_loss - weight * clean_entropy)
+
+
+def fgsm(ball: Ball) -> Method:
+    """eq. (FGSM): one step of the loss to the edge of the ball (Goodfellow et al. 2015)."""
+    return Method(Search(perturbed_loss, ball, Ascent(Fixed(1), Steepest(ball.radius))), perturbed_loss)
+
+
+def r_fgsm(ball: Ball, alpha: float) -> Method:
+    """eq. (R-FGSM): the same from a random point of the ball, with the gradient taken there (Tramer et al. 2018)."""
+    return Method(Search(perturbed_loss, ball, Ascent(Fixed(1), Steepest(alpha), InBall())), perturbed_loss)
+
+
+def pgd(ball: Ball, alpha: float, steps: int) -> Method:
+    """eq. (PGD): several steps of the loss, the paper's LDP-PGD (Madry et al. 2018)."""
+    return Method(Search(perturbed_loss, ball, Ascent(Fixed(steps), Steepest(alpha))), perturbed_loss)
+
+
+def friendly(ball: Ball, alpha: float, steps: int, patience: int) -> Method:
+    """PGD that freezes a sample `patience` steps after it crossed the boundary (Zhang et al. 2020)."""
+    ascent = Ascent(Fixed(steps), Steepest(alpha), until=Misclassified(patience))
+    return Method(Search(perturbed_loss, ball, ascent), perturbed_loss)
+
+
+def trades(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
+    """eq. (TRADES) with the KL divergence and the Gaussian start of Zhang et al. 2019."""
+    search = Search(divergence, ball, Ascent(Fixed(steps), Steepest(alpha), Gaussian()))
+    return Method(search, clean_loss + weight * divergence)
+
+
+def trades_cross_entropy(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
+    """eq. (TRADES) as the paper's tables use it: cross-entropy between the two answers; weights above 1 collapse."""
+    search = Search(soft_cross_entropy, ball, Ascent(Fixed(steps), Steepest(alpha), Gaussian()))
+    return Method(search, clean_loss + weight * soft_cross_entropy)
+
+
+def udp(ball: Ball, alpha: float, steps: int) -> Method:
+    """eq. (UDP-PGD), Alg. 1: climb the uncertainty for 1..steps steps, train on where that leads."""
+    return Method(_uncertain(ball, alpha, steps), perturbed_loss)
+
+
+def udpr(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
+    """eq. (UDPR), Alg. 1 with reg: the clean loss, and the loss at the UDP point as a regulariser."""
+    return Method(_uncertain(ball, alpha, steps), clean_loss + weight * perturbed_loss)
+
+
+def udp_single_step(ball: Ball) -> Method:
+    """App. E.2: one step of the uncertainty to the edge of the ball, against catastrophic overfitting."""
+    return Method(_uncertain(ball, ball.radius, 1), perturbed_loss)
+
+
+def udp_trades(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
+    """App. A.3: UDP points, TRADES criterion."""
+    return Method(_uncertain(ball, alpha, steps), clean_loss + weight * divergence)
+
+
+def udp_near(ball: Ball, alpha: float, steps: int, scale: float) -> Method:
+    """Ours: UDP in which points near the boundary decide where it goes."""
+    return Method(_uncertain(ball, alpha, steps), perturbed_loss, Nearness(scale))
+
+
+def udp_projected(ball: Ball, steps: int, scale: float) -> Method:
+    """Ours: jump to the boundary in a few projection steps, keep a random share of the way (the theorem's setting)."""
+    ascent = Ascent(Fixed(steps), ToZero(ball.radius), share=Part(0.0, 1.0))
+    return Method(Search(-perturbed_gap, ball, ascent), perturbed_loss, Nearness(scale))
+
+
+def _uncertain(ball: Ball, alpha: float, steps: int) -> Search:
+    return Search(perturbed_log_entropy, ball, Ascent(Uniform(1, steps), Steepest(alpha)))

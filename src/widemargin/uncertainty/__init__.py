@@ -1,0 +1,1 @@
+"""How sure is a network?  A network cut in two, answering with M members."""

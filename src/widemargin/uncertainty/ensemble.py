@@ -1,0 +1,35 @@
+"""Several networks, one opinion: each is a member."""
+
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from widemargin.shapes import Encoded, MemberLogits, Points
+from widemargin.uncertainty.network import Network, check_logits, no_penalty
+
+
+@final
+class Ensemble(Network):
+    """Members are perturbed together, so they are all cut at the input."""
+
+    abreast = 1
+
+    def __init__(self, members: Sequence[nn.Module]) -> None:
+        super().__init__()
+        if not members:
+            raise ValueError("an Ensemble needs at least one member, got none")
+        self.members = nn.ModuleList(members)
+
+    def encode(self, inputs: Points) -> Encoded:
+        return inputs
+
+    def logits(self, encoded: Encoded) -> MemberLogits:
+        answers = [member(encoded) for member in self.members]
+        for answer in answers:
+            check_logits(answer, len(encoded))
+        return torch.stack(answers)
+
+    def penalty(self) -> Tensor:
+        return no_penalty(self)

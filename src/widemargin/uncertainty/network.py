@@ -1,0 +1,59 @@
+"""What is a classifier here?  Two halves, and an answer of M members."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from widemargin.shapes import Encoded, LogProbs, MemberLogits, Points
+from widemargin.uncertainty.predictive import log_mean_prob
+
+
+class Network(nn.Module, ABC):
+    """Perturbations live between `encode` and `logits`: at the input, or wherever the network is cut."""
+
+    abreast: int
+    """How many independent networks share the batch: each owns one of as many equal blocks of rows."""
+
+    @abstractmethod
+    def encode(self, inputs: Points) -> Encoded: ...
+
+    @abstractmethod
+    def logits(self, encoded: Encoded) -> MemberLogits: ...
+
+    @abstractmethod
+    def penalty(self) -> Tensor:
+        """What the network itself adds to the training loss: a Gaussian process's KL / N, else 0."""
+
+    def forward(self, inputs: Points) -> LogProbs:
+        """Log of the mean probability: what every measurement and every attack from outside sees."""
+        return log_mean_prob(self.logits(self.encode(inputs)))
+
+
+def no_penalty(network: nn.Module) -> Tensor:
+    return next(network.parameters()).new_zeros(())
+
+
+def check_logits(logits: Tensor, rows: int) -> None:
+    """One member's raw answer: logits, one row for every point, two classes or more."""
+    if logits.ndim != 2 or logits.shape[0] != rows or logits.shape[1] < 2:
+        raise ValueError(
+            f"the network must return logits of shape [{rows}, classes] with at least 2 classes, got "
+            f"{list(logits.shape)}: for two classes return two columns"
+        )
+
+
+def check_network(network: Network, inputs: Points) -> int:
+    """Try the network on a few points, as it will be used; return its number of classes."""
+    modes = {module: module.training for module in network.modules()}
+    network.eval()
+    with torch.no_grad():
+        logits = network.logits(network.encode(inputs))
+    for module, mode in modes.items():
+        module.training = mode
+    if not logits.isfinite().all():
+        raise ValueError("the network must return finite logits, got NaN or infinity on the first points")
+    flat = logits.flatten(0, 1)
+    if bool(((flat >= 0) & (flat <= 1)).all()) and torch.allclose(flat.sum(-1), flat.new_ones(()), atol=1e-4):
+        raise ValueError("the network must return logits, got rows that look like probabilities: remove its softmax")
+    return int(logits.shape[-1])

@@ -1,0 +1,83 @@
+"""What do M members say together, and how unsure are they?  Everything in log space, for any logits."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from widemargin.shapes import LogProbs, MemberLogits, PerSample
+
+# Below this probability q, log(-log(1 - q)) is log q + q / 2 to float precision.
+_LOG_SMALL = -10.0
+
+
+def log_mean_prob(logits: MemberLogits) -> LogProbs:
+    """Log of the members' average softmax (the paper's y-hat): valid logits again."""
+    log_probs = logits.log_softmax(-1)
+    return log_probs[0] if len(logits) == 1 else log_probs.logsumexp(0) - math.log(len(logits))
+
+
+def entropy(log_probs: Tensor) -> Tensor:
+    """eq. (E), over the last axis."""
+    return -(log_probs.exp() * log_probs).sum(-1)
+
+
+def log_entropy(log_probs: LogProbs) -> PerSample:
+    """log of eq. (E): same maximisers and gradient signs, but alive where the entropy itself has underflowed.
+
+    log H = logsumexp over classes of (log p + log(-log p)).  For the top class p rounds to 1, so -log p comes from the
+    probability of all others.
+    """
+    top = log_probs.detach().argmax(-1, keepdim=True)
+    others = log_probs.scatter(-1, top, -torch.inf)
+    surprise_of_others = (-log_probs).scatter(-1, top, 1.0).log()
+    of_top = log_probs.gather(-1, top) + _log_surprise_of_top(others.logsumexp(-1, keepdim=True))
+    return torch.cat([others + surprise_of_others, of_top], -1).logsumexp(-1)
+
+
+def _log_surprise_of_top(log_others: Tensor) -> Tensor:
+    """log(-log(1 - q)) from log q."""
+    tiny = log_others < _LOG_SMALL
+    # A where() sends gradients through both branches: keep the unused one finite.
+    q = torch.where(tiny, log_others.new_tensor(0.5), log_others.exp())
+    return torch.where(tiny, log_others + log_others.exp() / 2, (-torch.log1p(-q)).log())
+
+
+def expected_entropy(logits: MemberLogits) -> PerSample:
+    return entropy(logits.log_softmax(-1)).mean(0)
+
+
+def mutual_information(logits: MemberLogits) -> PerSample:
+    """What the members disagree about (BALD): entropy of the mean less mean of the entropies."""
+    return log_mutual_information(logits).exp()
+
+
+def log_mutual_information(logits: MemberLogits) -> PerSample:
+    """Log of the mean KL(member || average), summed from terms that are never negative: nothing cancels.
+
+    KL = sum of p g(r) with r = log p - log p-average and g(r) = r - 1 + exp(-r), since the extra parts sum to 0.
+    """
+    if len(logits) < 2:
+        raise ValueError("mutual information needs at least 2 members, got 1: use entropy, or an Ensemble")
+    log_probs = logits.log_softmax(-1)
+    ratio = log_probs - (log_probs.logsumexp(0) - math.log(len(logits)))
+    return (log_probs + _log_g(ratio)).logsumexp((0, -1)) - math.log(len(logits))
+
+
+def _log_g(r: Tensor) -> Tensor:
+    """log(r - 1 + exp(-r)) for any r, each range by the form that neither cancels nor overflows there."""
+    near, below = r.abs() < 1e-2, r < -1.0
+    # Members that agree to the last bit have g = 0; the floor keeps its log and gradient finite.
+    small = torch.where(near, r, 1e-3)
+    small = torch.where(small.abs() < 1e-15, 1e-15, small)
+    negative = torch.where(below, r, -2.0)
+    middle = torch.where(near | below, 1.0, r)
+    series = 2 * small.abs().log() - math.log(2) + torch.log1p(-small / 3 + small**2 / 12)
+    far_below = -negative + torch.log1p((negative - 1) * negative.exp())
+    return torch.where(near, series, torch.where(below, far_below, (middle + torch.expm1(-middle)).log()))
+
+
+def top_two_gap(log_probs: LogProbs) -> PerSample:
+    """How far the first class is ahead of the second: 0 on the decision boundary."""
+    first, second = log_probs.topk(2, -1).values.unbind(-1)
+    return first - second

@@ -1,0 +1,29 @@
+"""One network is one member."""
+
+from typing import final
+
+from torch import Tensor
+
+from widemargin.shapes import Encoded, MemberLogits, Points
+from widemargin.uncertainty.cuts import Cut
+from widemargin.uncertainty.network import Network, check_logits, no_penalty
+
+
+@final
+class Single(Network):
+    abreast = 1
+
+    def __init__(self, cut: Cut) -> None:
+        super().__init__()
+        self.encoder, self.head = cut
+
+    def encode(self, inputs: Points) -> Encoded:
+        return self.encoder(inputs)  # type: ignore[no-any-return]
+
+    def logits(self, encoded: Encoded) -> MemberLogits:
+        logits = self.head(encoded)
+        check_logits(logits, len(encoded))
+        return logits.unsqueeze(0)  # type: ignore[no-any-return]
+
+    def penalty(self) -> Tensor:
+        return no_penalty(self)
