@@ -95,7 +95,7 @@ def _perturbed_entropy(pair: Pair) -> PerSample:
 
 
 def _perturbed_log_entropy(pair: Pair) -> PerSample:
-    return predictive.log_entropy(predictive.log_mean_prob(pair.perturbed()))
+    return predictive.log_entropy(pair.perturbed())
 
 
 def _perturbed_mutual_information(pair: Pair) -> PerSample:

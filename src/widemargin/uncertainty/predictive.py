@@ -1,9 +1,11 @@
 """What do M members say together, and how unsure are they?  Everything in log space, for any logits."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from widemargin.shapes import LogProbs, MemberLogits, PerSample
 
@@ -22,24 +24,54 @@ def entropy(log_probs: Tensor) -> Tensor:
     return -(log_probs.exp() * log_probs).sum(-1)
 
 
-def log_entropy(log_probs: LogProbs) -> PerSample:
-    """log of eq. (E): same maximisers and gradient signs, but alive where the entropy itself has underflowed.
+def log_entropy(logits: MemberLogits) -> PerSample:
+    """log of eq. (E): same maximisers and gradient signs, but alive where the entropy itself has underflowed."""
+    return _LogEntropy.apply(logits)  # type: ignore[no-any-return, no-untyped-call]
 
-    log H = logsumexp over classes of (log p + log(-log p)).  For the top class p rounds to 1, so -log p comes from the
-    probability of all others.
+
+def log_entropy_by_autograd(log_probs: LogProbs) -> PerSample:
+    """The slow, obvious twin, from log-mean-probabilities: log H = logsumexp over classes of (log p + log(-log p))."""
+    return (log_probs + _log_surprise(log_probs)).logsumexp(-1)
+
+
+class _LogEntropy(torch.autograd.Function):
+    """The same with its gradient in closed form.
+
+    With S = -log of the mean probability, p one member's and H the entropy, dH / dlogit_j = p_j (S_j - sum p S) / M:
+    every factor is taken as a log and divided by H before it can underflow.
     """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor) -> Tensor:
+        member = logits.log_softmax(-1)
+        mean = member[0] if len(member) == 1 else member.logsumexp(0) - math.log(len(member))
+        weighted = member + _log_surprise(mean)
+        cross = weighted.logsumexp(-1, keepdim=True)
+        log_h = cross[0] if len(member) == 1 else cross.logsumexp(0) - math.log(len(member))
+        ctx.save_for_backward(((weighted - log_h).exp() - (member + (cross - log_h)).exp()) / len(member))
+        return log_h.squeeze(-1)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (slope,) = ctx.saved_tensors
+        return gradient.unsqueeze(-1) * slope  # type: ignore[no-any-return]
+
+
+def _log_surprise(log_probs: LogProbs) -> LogProbs:
+    """log(-log p).  The top class's p rounds to 1, so its -log p comes from the probability of all others."""
     top = log_probs.detach().argmax(-1, keepdim=True)
-    others = log_probs.scatter(-1, top, -torch.inf)
-    surprise_of_others = (-log_probs).scatter(-1, top, 1.0).log()
-    of_top = log_probs.gather(-1, top) + _log_surprise_of_top(others.logsumexp(-1, keepdim=True))
-    return torch.cat([others + surprise_of_others, of_top], -1).logsumexp(-1)
+    log_others = log_probs.scatter(-1, top, -torch.inf).logsumexp(-1, keepdim=True)
+    # The top entry is replaced before the log as well as after it, or its gradient would be 0 * inf.
+    of_others = (-log_probs).scatter(-1, top, 1.0).log()
+    return of_others.scatter(-1, top, _log_surprise_of_top(log_others))
 
 
 def _log_surprise_of_top(log_others: Tensor) -> Tensor:
     """log(-log(1 - q)) from log q."""
     tiny = log_others < _LOG_SMALL
     # A where() sends gradients through both branches: keep the unused one finite.
-    q = torch.where(tiny, log_others.new_tensor(0.5), log_others.exp())
+    q = torch.where(tiny, _LOG_SMALL, log_others).exp()
     return torch.where(tiny, log_others + log_others.exp() / 2, (-torch.log1p(-q)).log())
 
 
