@@ -64,4 +64,4 @@ class Method:
         pair = Pair(labels, cache(lambda: network.logits(encoded)), cache(lambda: network.logits(encoded + delta)))
         values = self.criterion(pair).unflatten(0, (network.abreast, -1))
         shares = self.weight(self.perturb.distance(delta).unflatten(0, (network.abreast, -1)))
-        return (shares * values).sum() + network.penalty()
+        return (shares * values).sum() + network.penalty()  # type: ignore[no-any-return]

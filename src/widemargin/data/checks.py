@@ -16,7 +16,9 @@ def check_points(points: Tensor) -> None:
 
 def check_labels(labels: Tensor, rows: int, classes: int) -> None:
     if labels.is_floating_point() or labels.is_complex() or labels.dtype.is_signed is False:
-        raise ValueError(f"labels must be whole numbers of a signed integer type, got {labels.dtype}: call labels.long()")
+        raise ValueError(
+            f"labels must be whole numbers of a signed integer type, got {labels.dtype}: call labels.long()"
+        )
     if labels.shape != (rows,):
         raise ValueError(f"labels must have shape [{rows}], one for every point, got {list(labels.shape)}")
     low, high = int(labels.min()), int(labels.max())

@@ -29,7 +29,9 @@ class Window:
     def around(cls, cloud: Cloud, pad: float | None = None) -> Window:
         """The cloud and a rim, by default wide enough for every boundary that costs a point some of its best margin."""
         if cloud.points.shape[1] != 2:
-            raise ValueError(f"the boundary is drawn in the plane: points must have 2 features, got {cloud.points.shape[1]}")
+            raise ValueError(
+                f"the boundary is drawn in the plane: points must have 2 features, got {cloud.points.shape[1]}"
+            )
         rim = 1.1 * float(cloud.best_margins().max()) if pad is None else pad
         (left, bottom), (right, top) = (cloud.points.amin(0) - rim).tolist(), (cloud.points.amax(0) + rim).tolist()
         return cls(left, right, bottom, top)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Generator, Tensor, nn
@@ -14,7 +15,7 @@ class MLP(nn.Module):
         super().__init__()
         if len(widths) < 2 or min(widths) < 1:
             raise ValueError(f"an MLP needs at least an input and an output width, all >= 1, got {widths}")
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
 
     def forward(self, points: Tensor) -> Tensor:
         *hidden, last = self.layers
@@ -66,6 +67,6 @@ class StackedMLP(nn.Module):
         with torch.no_grad():
             for s, network in enumerate(networks):
                 for layer, weight, bias in zip(network.layers, self.weights, self.biases, strict=True):
-                    layer.weight.copy_(weight[s].T)  # type: ignore[operator, union-attr]
-                    layer.bias.copy_(bias[s, 0])  # type: ignore[operator, union-attr]
+                    layer.weight.copy_(weight[s].T)  # type: ignore[operator]
+                    layer.bias.copy_(bias[s, 0])  # type: ignore[operator]
         return networks

@@ -30,9 +30,9 @@ class Box:
             raise ValueError(f"Box.low must be below Box.high, got {self.low} and {self.high}")
 
     def __repr__(self) -> str:
-        return {OPEN_BOUNDS: "OPEN", UNIT_BOUNDS: "UNIT"}.get(
-            (self.low, self.high), f"Box(low={self.low!r}, high={self.high!r})"
-        )
+        if self.is_open:
+            return "OPEN"
+        return "UNIT" if (self.low, self.high) == UNIT_BOUNDS else f"Box(low={self.low!r}, high={self.high!r})"
 
     @property
     def is_open(self) -> bool:
@@ -135,7 +135,7 @@ class L2:
         _check_radius(self)
 
     def norm(self, delta: Encoded) -> PerSample:
-        return torch.linalg.vector_norm(delta.flatten(1), dim=1)
+        return torch.linalg.vector_norm(delta.flatten(1), dim=1)  # type: ignore[no-any-return]
 
     def dual_norm(self, gradient: Encoded) -> PerSample:
         return self.norm(gradient)
@@ -243,7 +243,8 @@ def _soften_into_l1(size: Tensor, room: Tensor, radius: float) -> Tensor:
     growth = torch.cat([torch.ones_like(size), -torch.ones_like(size)], 1)
     turns, order = turns.sort(1, descending=True)
     growing = growth.gather(1, order).cumsum(1)
-    reached = torch.cat([torch.zeros_like(turns[:, :1]), ((turns[:, :-1] - turns[:, 1:]) * growing[:, :-1]).cumsum(1)], 1)
+    grown = ((turns[:, :-1] - turns[:, 1:]) * growing[:, :-1]).cumsum(1)
+    reached = torch.cat([torch.zeros_like(turns[:, :1]), grown], 1)
     piece = (reached < radius).sum(1, keepdim=True)
     inside = piece == turns.shape[1]
     piece = piece.clamp_max(turns.shape[1] - 1)

@@ -64,9 +64,7 @@ class Objective:
         return " + ".join(str(term) if weight == 1 else f"{weight!r} * {term}" for weight, term in self.terms)
 
 
-def objective(
-    value: Callable[[Pair], PerSample], *, moves: bool = True, flat_at_center: bool = False
-) -> Objective:
+def objective(value: Callable[[Pair], PerSample], *, moves: bool = True, flat_at_center: bool = False) -> Objective:
     """Make an objective of a function of a pair; its name becomes the objective's."""
     return Objective(((1.0, Term(value.__name__, value, moves, flat_at_center)),))
 

@@ -21,9 +21,7 @@ class Record:
     loss: float
 
 
-def train(
-    network: Network, points: Tensor, labels: Tensor, method: Method, plan: Plan, rng: Rng
-) -> Iterator[Record]:
+def train(network: Network, points: Tensor, labels: Tensor, method: Method, plan: Plan, rng: Rng) -> Iterator[Record]:
     """Train in place; a record after every update.  Nothing happens until the records are asked for.
 
     With networks abreast, points and labels hold one block for each, and `rng` one generator for each.

@@ -52,7 +52,7 @@ class _LogEntropy(torch.autograd.Function):
         return log_h.squeeze(-1)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (slope,) = ctx.saved_tensors
         return gradient.unsqueeze(-1) * slope  # type: ignore[no-any-return]

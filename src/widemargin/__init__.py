@@ -1,0 +1,145 @@
+"""Train classifiers that keep a wide margin, and measure how wide it is."""
+
+from widemargin.data.toy import LMS5, Cloud, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
+from widemargin.measure.margin import Margins, margins
+from widemargin.method import Even, Method, Nearness
+from widemargin.networks.mlp import MLP, Widths
+from widemargin.perturb.ascent import (
+    Ascent,
+    AtCenter,
+    Fading,
+    Fixed,
+    Gaussian,
+    InBall,
+    Misclassified,
+    Never,
+    Part,
+    Steepest,
+    ToZero,
+    Uniform,
+    Whole,
+)
+from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Box, Linf
+from widemargin.perturb.objectives import (
+    Objective,
+    Pair,
+    clean_entropy,
+    clean_loss,
+    divergence,
+    objective,
+    perturbed_entropy,
+    perturbed_gap,
+    perturbed_log_entropy,
+    perturbed_log_mutual_information,
+    perturbed_loss,
+    perturbed_mutual_information,
+    soft_cross_entropy,
+)
+from widemargin.perturb.search import InTrainMode, Search, Unperturbed
+from widemargin.plan import Adam, Constant, Cosine, Plan
+from widemargin.recipes import (
+    fgsm,
+    friendly,
+    max_entropy,
+    pgd,
+    r_fgsm,
+    standard,
+    trades,
+    trades_cross_entropy,
+    udp,
+    udp_near,
+    udp_projected,
+    udp_single_step,
+    udp_trades,
+    udpr,
+)
+from widemargin.rng import Rng
+from widemargin.run import Run
+from widemargin.train.loop import Record, train
+from widemargin.uncertainty.abreast import Abreast
+from widemargin.uncertainty.cuts import Cut, after, at_input
+from widemargin.uncertainty.ensemble import Ensemble
+from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.single import Single
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "L1",
+    "L2",
+    "LMS5",
+    "MLP",
+    "OPEN",
+    "UNIT",
+    "Abreast",
+    "Adam",
+    "Ascent",
+    "AtCenter",
+    "Box",
+    "Cloud",
+    "Constant",
+    "Cosine",
+    "Cut",
+    "Ensemble",
+    "Even",
+    "Fading",
+    "Fixed",
+    "FromSklearn",
+    "Gaussian",
+    "InBall",
+    "InTrainMode",
+    "Linf",
+    "Margins",
+    "Method",
+    "Misclassified",
+    "NarrowCorridor",
+    "Nearness",
+    "Network",
+    "Never",
+    "Objective",
+    "Pair",
+    "Part",
+    "Plan",
+    "Record",
+    "Rng",
+    "Run",
+    "Search",
+    "Single",
+    "Steepest",
+    "ToZero",
+    "TwoDistances",
+    "TwoGaussians",
+    "Uniform",
+    "Unperturbed",
+    "Whole",
+    "Widths",
+    "after",
+    "at_input",
+    "clean_entropy",
+    "clean_loss",
+    "divergence",
+    "fgsm",
+    "friendly",
+    "margins",
+    "max_entropy",
+    "objective",
+    "perturbed_entropy",
+    "perturbed_gap",
+    "perturbed_log_entropy",
+    "perturbed_log_mutual_information",
+    "perturbed_loss",
+    "perturbed_mutual_information",
+    "pgd",
+    "r_fgsm",
+    "soft_cross_entropy",
+    "standard",
+    "trades",
+    "trades_cross_entropy",
+    "train",
+    "udp",
+    "udp_near",
+    "udp_projected",
+    "udp_single_step",
+    "udp_trades",
+    "udpr",
+]
