@@ -1,0 +1,141 @@
+"""The verbs.  This room knows machines, files and terminals, and no mathematics."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import rich.console
+import rich.table
+import tyro
+from tyro.conf import Positional, subcommand
+
+from widemargin import __version__
+from widemargin.report import study
+from widemargin.report.store import Store
+from widemargin.workers import Workers
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Train standard, LDP-PGD, TRADES, UDP-PGD, UDPR and our own method on two point sets, and show how wide their
+    margins are: a table, a figure and a page.  About two minutes; a second call reads what the first has stored."""
+
+    out: Path = Path("widemargin-demo")
+    """Folder for the page and the figure."""
+    workers: int = os.cpu_count() or 1
+    """How many processes train side by side."""
+
+    def __call__(self, console: rich.console.Console) -> None:
+        _run_and_report("demo", self.out, self.out / "runs", self.workers, console)
+
+
+@dataclass(frozen=True)
+class StudyList:
+    """Show every study, and what of it is done."""
+
+    runs: Path = Path("runs")
+    """Folder of stored results."""
+
+    def __call__(self, console: rich.console.Console) -> None:
+        table = rich.table.Table("study", "what it shows", "left to do")
+        for name in study.names():
+            found = study.load(name)
+            left = found.missing(Store(self.runs))
+            table.add_row(name, found.TITLE, "done" if left == 0 else f"{left} runs")
+        console.print(table)
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """Do a study's work; what is stored already is not done again, so an interrupted study goes on."""
+
+    name: Positional[str]
+    """The study, as `widemargin study list` names it."""
+    runs: Path = Path("runs")
+    """Folder for the results."""
+    workers: int = os.cpu_count() or 1
+    """How many processes work side by side."""
+
+    def __call__(self, console: rich.console.Console) -> None:
+        found = study.load(self.name)
+        found.run(Store(self.runs), Workers(console, self.workers))
+        console.print(f"Stored in {self.runs}/. Next: widemargin study report {self.name}", highlight=False)
+
+
+@dataclass(frozen=True)
+class StudyReport:
+    """Print a study's tables and verdicts, and write its figures, report.md and page.html."""
+
+    name: Positional[str]
+    """The study, as `widemargin study list` names it."""
+    runs: Path = Path("runs")
+    """Folder of stored results."""
+    out: Path = Path("reports")
+    """Folder for the report; each study gets its own inside."""
+
+    def __call__(self, console: rich.console.Console) -> None:
+        _report(study.load(self.name), Store(self.runs), self.out / self.name, console)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Repeat the experiments of the paper and our own."""
+
+    verb: (
+        Annotated[StudyList, subcommand("list", prefix_name=False)]
+        | Annotated[StudyRun, subcommand("run", prefix_name=False)]
+        | Annotated[StudyReport, subcommand("report", prefix_name=False)]
+    )
+
+    def __call__(self, console: rich.console.Console) -> None:
+        self.verb(console)
+
+
+@dataclass(frozen=True)
+class Version:
+    """Print the version."""
+
+    def __call__(self, console: rich.console.Console) -> None:
+        console.print(__version__, highlight=False)
+
+
+Verb = (
+    Annotated[Demo, subcommand("demo")]
+    | Annotated[Study, subcommand("study")]
+    | Annotated[Version, subcommand("version")]
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    verb: Verb = tyro.cli(
+        Verb,
+        prog="widemargin",
+        description="Train classifiers that keep a wide margin, and measure how wide it is.",
+        args=arguments,
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+    )
+    try:
+        verb(rich.console.Console())
+    except ValueError as error:
+        print(f"widemargin: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("widemargin: stopped; what was finished is stored, the same command goes on from there", file=sys.stderr)
+        sys.exit(130)
+
+
+def _run_and_report(name: str, out: Path, runs: Path, workers: int, console: rich.console.Console) -> None:
+    found, store = study.load(name), Store(runs)
+    found.run(store, Workers(console, workers))
+    _report(found, store, out, console)
+
+
+def _report(found: study.Study, store: Store, out: Path, console: rich.console.Console) -> None:
+    report = found.report(store)
+    report.print(console)
+    for path in report.write(out):
+        console.print(f"  {path}", highlight=False, soft_wrap=True)

@@ -1,0 +1,111 @@
+"""A finished report: what was claimed, what was seen, tables, figures; as a page, as Markdown, on the terminal."""
+
+from __future__ import annotations
+
+import base64
+import platform
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+import numpy
+import rich.console
+from matplotlib.figure import Figure
+
+from widemargin.report import figures
+from widemargin.report.tables import Table
+
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#fff;max-width:1100px;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.6rem;margin-bottom:.2rem}img{max-width:100%;height:auto}
+table{border-collapse:collapse;margin:1.2rem 0;font-variant-numeric:tabular-nums}
+caption{text-align:left;font-weight:600;padding-bottom:.4rem}
+th,td{padding:.3rem .8rem;border-bottom:1px solid #ddd;text-align:right}
+th:first-child,td:first-child{text-align:left}th{border-bottom:2px solid #999}
+figure{margin:1.5rem 0}figcaption,.note,footer{color:#555;font-size:.9rem}
+.held{color:#1b7837;font-weight:600}.not{color:#b2182b;font-weight:600}
+"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One claim, whether it held here, and the numbers that say so."""
+
+    claim: str
+    held: bool
+    evidence: str
+
+    @property
+    def word(self) -> str:
+        return "held" if self.held else "not held"
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    name: str
+    figure: Figure
+    caption: str
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    title: str
+    summary: str
+    settings: str
+    verdicts: tuple[Verdict, ...] = ()
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = field(default=())
+
+    def print(self, console: rich.console.Console) -> None:
+        console.print(f"\n[bold]{self.title}[/bold]\n{self.summary}", highlight=False)
+        for table in self.tables:
+            console.print(table.rich())
+        for verdict in self.verdicts:
+            colour = "green" if verdict.held else "red"
+            console.print(
+                f"[{colour}]{verdict.word}[/{colour}]: {verdict.claim}\n  {verdict.evidence}", highlight=False
+            )
+
+    def write(self, folder: Path) -> list[Path]:
+        """PNGs, report.md and a self-contained page.html; returns where they are."""
+        folder.mkdir(parents=True, exist_ok=True)
+        images = [figures.save(picture.figure, folder / f"{picture.name}.png") for picture in self.pictures]
+        markdown, page = folder / "report.md", folder / "page.html"
+        markdown.write_text(self._markdown())
+        page.write_text(self._html(images))
+        return [*images, markdown, page]
+
+    def _markdown(self) -> str:
+        parts = [f"# {self.title}", self.summary]
+        parts += [f"- **{v.word}**: {v.claim}  \n  {v.evidence}" for v in self.verdicts]
+        parts += [table.markdown() for table in self.tables]
+        parts += [f"![{picture.caption}]({picture.name}.png)\n\n{picture.caption}" for picture in self.pictures]
+        return "\n\n".join([*parts, self.settings, _versions()]) + "\n"
+
+    def _html(self, images: list[Path]) -> str:
+        verdicts = "".join(
+            f"<li><span class='{'held' if v.held else 'not'}'>{v.word}</span>: {escape(v.claim)}<br>"
+            f"<span class='note'>{escape(v.evidence)}</span></li>"
+            for v in self.verdicts
+        )
+        pictures = "".join(
+            f"<figure><img alt='{escape(picture.caption, quote=True)}' src='data:image/png;base64,"
+            f"{base64.b64encode(image.read_bytes()).decode()}'><figcaption>{escape(picture.caption)}</figcaption></figure>"
+            for picture, image in zip(self.pictures, images, strict=True)
+        )
+        tables = "".join(table.html() for table in self.tables)
+        return (
+            f"<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
+            f"<title>{escape(self.title)}</title><style>{_STYLE}</style><h1>{escape(self.title)}</h1>"
+            f"<p>{escape(self.summary)}</p>{tables}{pictures}{f'<ul>{verdicts}</ul>' if verdicts else ''}"
+            f"<footer><p>{escape(self.settings)}</p><p>{escape(_versions())}</p></footer></html>\n"
+        )
+
+
+def _versions() -> str:
+    from importlib.metadata import version
+
+    return (
+        f"widemargin {version('widemargin')}, torch {version('torch')}, numpy {numpy.__version__}, "
+        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}."
+    )

@@ -1,0 +1,106 @@
+"""Pictures of the plane: points, decision regions, boundaries, landscapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+# Distinguishable with every common colour blindness, and in grey.
+COLOURS = ("#2166ac", "#e08214", "#35978f", "#8073ac", "#b2182b")
+TINTS = ("#c9dcee", "#fbe0c0", "#cfe8e5", "#dfdbeb", "#f3c9cc")
+BOUNDARY, BEST = "#111111", "#777777"
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One panel: labelled points, and on a grid the lead of class 1 over class 0."""
+
+    points: Array
+    labels: Array
+    x: Array
+    y: Array
+    lead: Array
+
+
+def draw_regions(axes: Axes, picture: Picture) -> None:
+    """Decision regions, the network's boundary (solid) and the max-margin one (dashed), and the points."""
+    axes.contourf(picture.x, picture.y, picture.lead, levels=[-np.inf, 0, np.inf], colors=TINTS[:2])
+    axes.contour(picture.x, picture.y, picture.lead, levels=[0.0], colors=BOUNDARY, linewidths=1.4)
+    best = nearest_neighbour_lead(picture)
+    axes.contour(picture.x, picture.y, best, levels=[0.0], colors=BEST, linewidths=1.0, linestyles="dashed")
+    draw_points(axes, picture.points, picture.labels)
+    wrong = (grid_value(picture, picture.points) > 0) != (picture.labels == 1)
+    if wrong.any():
+        axes.scatter(
+            picture.points[wrong, 0],
+            picture.points[wrong, 1],
+            s=70,
+            facecolors="none",
+            edgecolors="#b2182b",
+            linewidths=1.4,
+            zorder=4,
+        )
+    bare(axes)
+
+
+def draw_points(axes: Axes, points: Array, labels: Array, size: float = 14, marker: str = "o") -> None:
+    for label in np.unique(labels):
+        own = points[labels == label]
+        style: dict[str, Any] = {"edgecolors": "white", "linewidths": 0.5} if marker == "o" else {"linewidths": 1.0}
+        axes.scatter(own[:, 0], own[:, 1], s=size, color=COLOURS[int(label)], marker=marker, zorder=3, **style)
+
+
+def draw_landscape(axes: Axes, x: Array, y: Array, values: Array, colours: str | ListedColormap) -> None:
+    axes.pcolormesh(x, y, values, cmap=colours, shading="gouraud", rasterized=True)
+    bare(axes)
+
+
+def nearest_neighbour_lead(picture: Picture) -> Array:
+    """How much nearer each grid point is to class 1 than to class 0: its zero line is the max-margin boundary."""
+    grid = np.stack(np.meshgrid(picture.x, picture.y), -1)
+    distance = np.linalg.norm(grid[:, :, None] - picture.points, axis=-1)
+    return np.asarray(distance[..., picture.labels == 0].min(-1) - distance[..., picture.labels == 1].min(-1))
+
+
+def grid_value(picture: Picture, points: Array) -> Array:
+    """The lead at points, read off the nearest grid point."""
+    column = np.abs(picture.x[None] - points[:, :1]).argmin(1)
+    row = np.abs(picture.y[None] - points[:, 1:]).argmin(1)
+    return np.asarray(picture.lead[row, column])
+
+
+def panels(rows: int, columns: int, size: float = 2.6) -> tuple[Figure, list[list[Axes]]]:
+    figure = Figure(figsize=(size * columns, size * rows + 0.3), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(rows, columns, squeeze=False)
+    return figure, [list(row) for row in grid]
+
+
+def bare(axes: Axes) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_aspect("equal")
+
+
+def label_grid(axes: Sequence[Sequence[Axes]], columns: Sequence[str], rows: Sequence[str]) -> None:
+    for panel, title in zip(axes[0], columns, strict=True):
+        panel.set_title(title, fontsize=10)
+    for row, title in zip(axes, rows, strict=True):
+        row[0].set_ylabel(title, fontsize=10)
+
+
+def save(figure: Figure, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=160, metadata={"Software": None})
+    return path

@@ -1,0 +1,45 @@
+"""What is a study?  Work that fills a store, and a report that reads it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from importlib.metadata import EntryPoint, entry_points
+from typing import Protocol, cast
+
+from widemargin.report.document import Report
+from widemargin.report.store import Store
+from widemargin.workers import Workers
+
+GROUP = "widemargin.studies"
+
+
+class Study(Protocol):
+    TITLE: str
+
+    def run(self, store: Store, workers: Workers) -> None:
+        """Do what is not yet in the store."""
+        ...
+
+    def missing(self, store: Store) -> int:
+        """How many pieces of work are not yet in the store."""
+        ...
+
+    def report(self, store: Store) -> Report: ...
+
+
+def names() -> list[str]:
+    return sorted(_found())
+
+
+def load(name: str) -> Study:
+    found = _found()
+    if name not in found:
+        close = difflib.get_close_matches(name, found, n=3, cutoff=0.3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "`widemargin study list` shows all."
+        raise ValueError(f"there is no study named {name!r}: {hint}")
+    return cast(Study, importlib.import_module(found[name].value))
+
+
+def _found() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}

@@ -1,0 +1,102 @@
+"""Training in the plane, shared by the studies: many seeds abreast, measured, stored once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from widemargin.data.toy import Cloud, PointSet
+from widemargin.measure.boundary import Window, lead, log_probs
+from widemargin.measure.margin import Margins, margins
+from widemargin.method import Method
+from widemargin.networks.mlp import Widths
+from widemargin.plan import Adam, Cosine, Plan
+from widemargin.report.figures import Picture
+from widemargin.report.store import Store
+from widemargin.rng import Rng
+from widemargin.run import Run
+from widemargin.train.loop import train
+from widemargin.uncertainty.abreast import Abreast
+from widemargin.uncertainty.network import Network
+from widemargin.workers import Job, Tick, Workers
+
+NETWORK = Widths((2, 64, 64, 2))
+FULL_BATCH = Plan(2_500, Adam(5e-3, Cosine()))
+BATCHES_OF_100 = Plan(3_000, Adam(5e-3, Cosine()), batch=100)
+PICTURE_RESOLUTION = 201
+TICK_EVERY = 25
+
+
+def runs_of(data: PointSet, method: Method, plan: Plan, seeds: Iterable[int]) -> list[Run]:
+    return [Run(data, NETWORK, method, plan, seed) for seed in seeds]
+
+
+def complete(runs: Sequence[Run], names: Mapping[Method, str], store: Store, workers: Workers, title: str) -> None:
+    """Train and measure every run that the store does not have yet; those that differ only by seed go abreast."""
+    todo = [run for run in runs if run.key not in store]
+    groups = [list(group) for _, group in groupby(todo, key=lambda run: replace(run, seed=0))]
+    jobs = [
+        Job(f"{names[group[0].method]}, {_short(group[0].data)}", group[0].plan.updates, _train_group, (group, store))
+        for group in groups
+    ]
+    workers.do(jobs, title)
+
+
+def missing(runs: Sequence[Run], store: Store) -> int:
+    return sum(run.key not in store for run in runs)
+
+
+def measured(run: Run, store: Store) -> Margins:
+    arrays = store.load(run.key).arrays
+    return Margins(arrays["margin"], arrays["best"])
+
+
+def picture(run: Run, store: Store) -> Picture:
+    arrays = store.load(run.key).arrays
+    return Picture(*(arrays[name] for name in ("points", "labels", "x", "y", "lead")))
+
+
+def trained(runs: Sequence[Run], tick: Tick) -> tuple[Abreast, list[float]]:
+    """Networks that differ by seed alone, trained abreast on one cloud; and the mean loss every few updates."""
+    first, seeds = runs[0], [run.seed for run in runs]
+    cloud = first.data.draw()
+    network = Abreast([run.build() for run in runs])
+    points, labels = cloud.points.repeat(len(runs), 1), cloud.labels.repeat(len(runs))
+    losses = []
+    for record in train(network, points, labels, first.method, first.plan, Rng.seeded(*seeds, purpose="training")):
+        if record.update % TICK_EVERY == 0:
+            losses.append(record.loss)
+            tick(record.update)
+    return network, losses
+
+
+def _train_group(runs: Sequence[Run], store: Store, tick: Tick) -> None:
+    cloud = runs[0].data.draw()
+    network, losses = trained(runs, tick)
+    for run, single in zip(runs, network.split(), strict=True):
+        found = margins(single, cloud)
+        numbers = {"errors": found.errors, "worst": found.worst, "median": found.median, "mean": found.mean}
+        arrays = {"margin": found.margin, "best": found.best, "loss": np.array(losses), **picture_arrays(single, cloud)}
+        weights = {name: value.numpy() for name, value in single.state_dict().items()}
+        store.save(run.key, describe(run), numbers, arrays, weights)
+
+
+def describe(run: Run) -> dict[str, Any]:
+    return {name: repr(getattr(run, name)) for name in ("data", "network", "method", "plan")} | {"seed": run.seed}
+
+
+def picture_arrays(network: Network, cloud: Cloud) -> dict[str, Any]:
+    """What a report needs to draw a network's regions without having it."""
+    window = Window.around(cloud, pad=0.3)
+    x, y = window.grid(PICTURE_RESOLUTION)
+    answers = log_probs(network, window.points(PICTURE_RESOLUTION)).reshape(PICTURE_RESOLUTION, PICTURE_RESOLUTION, -1)
+    values = lead(answers, 1).astype(np.float32)
+    return {"points": cloud.points.numpy(), "labels": cloud.labels.numpy(), "x": x, "y": y, "lead": values}
+
+
+def _short(data: PointSet) -> str:
+    return type(data).__name__
