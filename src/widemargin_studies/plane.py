@@ -57,7 +57,8 @@ def measured(run: Run, store: Store) -> Margins:
 
 def picture(run: Run, store: Store) -> Picture:
     arrays = store.load(run.key).arrays
-    return Picture(*(arrays[name] for name in ("points", "labels", "x", "y", "lead")))
+    x, y, lead = (arrays[name] for name in ("x", "y", "lead"))
+    return Picture(arrays["points"], arrays["labels"], arrays["margin"] < 0, x, y, lead)
 
 
 def trained(runs: Sequence[Run], tick: Tick) -> tuple[Abreast, list[float]]:

@@ -10,7 +10,7 @@ from contourpy import LineType, contour_generator
 from numpy.typing import NDArray
 
 from widemargin.data.toy import Cloud
-from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.network import Network, in_eval_mode
 
 Array = NDArray[np.float64]
 _ROWS_AT_ONCE = 65_536
@@ -32,6 +32,8 @@ class Window:
             raise ValueError(
                 f"the boundary is drawn in the plane: points must have 2 features, got {cloud.points.shape[1]}"
             )
+        if pad is None and len(cloud.labels.unique()) < 2:
+            raise ValueError("a boundary lies between classes: the cloud must hold at least 2, got 1")
         rim = 1.1 * float(cloud.best_margins().max()) if pad is None else pad
         (left, bottom), (right, top) = (cloud.points.amin(0) - rim).tolist(), (cloud.points.amax(0) + rim).tolist()
         return cls(left, right, bottom, top)
@@ -49,11 +51,8 @@ def log_probs(network: Network, points: Array) -> Array:
     """[..., 2] -> [..., classes]: the network's answer in eval mode, in slices of bounded memory."""
     parameter = next(network.parameters())
     flat = torch.as_tensor(points.reshape(-1, points.shape[-1]), dtype=parameter.dtype, device=parameter.device)
-    was_training = network.training
-    network.eval()
-    with torch.no_grad():
+    with torch.no_grad(), in_eval_mode(network):
         answers = torch.cat([network(rows) for rows in flat.split(_ROWS_AT_ONCE)])
-    network.train(was_training)
     return np.asarray(answers.double().cpu().numpy().reshape(*points.shape[:-1], -1))
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, PerSample
@@ -223,13 +224,12 @@ def _shrink_into_l2(size: Tensor, room: Tensor, radius: float) -> PerSample:
     hit = torch.where(size > 0, room / size.clamp_min(_tiny(size)), torch.inf)
     hit, order = hit.sort(1)
     size, room = size.gather(1, order), room.gather(1, order)
-    at_box = (room**2).cumsum(1)
-    free = (size**2).flip(1).cumsum(1).flip(1) - size**2
+    # With the first k features at the box, their squared length is at_box[k] and that of the others free[k] * s**2.
+    at_box = pad((room**2).cumsum(1), (1, 0))
+    free = pad((size**2).flip(1).cumsum(1).flip(1), (0, 1))
     # inf * 0 where a feature never hits: a comparison with NaN is False, as it should be.
-    pieces = ((at_box + hit**2 * free) <= radius**2).sum(1, keepdim=True)
-    zero = torch.zeros_like(at_box[:, :1])
-    at_box = torch.cat([zero, at_box], 1).gather(1, pieces)
-    free = torch.cat([(size**2).sum(1, keepdim=True), free], 1).gather(1, pieces)
+    pieces = ((at_box[:, 1:] + hit**2 * free[:, 1:]) <= radius**2).sum(1, keepdim=True)
+    at_box, free = at_box.gather(1, pieces), free.gather(1, pieces)
     shrink = torch.where(free > 0, ((radius**2 - at_box).clamp_min(0) / free.clamp_min(_tiny(size))).sqrt(), 1.0)
     return shrink.clamp_max(1.0).squeeze(1)
 

@@ -16,8 +16,8 @@ from widemargin.perturb.ascent import Ascent, Progress
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.objectives import Objective, Pair
 from widemargin.rng import Rng
-from widemargin.shapes import Encoded, Labels, MemberLogits, PerSample, StepCounts
-from widemargin.uncertainty.network import Network
+from widemargin.shapes import Encoded, MemberLogits, PerSample, StepCounts
+from widemargin.uncertainty.network import Network, in_eval_mode
 
 
 class Perturbation(Protocol):
@@ -61,7 +61,7 @@ class Search:
         """The delta of every sample, to be added to `network.encode(inputs)`."""
         # Networks abreast own blocks of the batch, so nobody may leave it.
         climb = _climb if network.abreast == 1 else climb_masked
-        with _in_eval_mode(network), _without_parameter_gradients(network):
+        with in_eval_mode(network), _without_parameter_gradients(network):
             return _search(self, climb, network, inputs, labels, rng)
 
     def distance(self, delta: Encoded) -> PerSample:
@@ -92,7 +92,7 @@ class _Hill:
 
     search: Search
     network: Network
-    labels: Labels
+    labels: Tensor
     center: Encoded
     clean: Callable[[], MemberLogits]
 
@@ -160,17 +160,6 @@ def climb_masked(hill: _Hill, delta: Encoded, left: StepCounts) -> Encoded:
 def _without_gradient(network: Network, center: Encoded) -> MemberLogits:
     with torch.no_grad():
         return network.logits(center)
-
-
-@contextmanager
-def _in_eval_mode(network: Network) -> Iterator[None]:
-    modes = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 @contextmanager

@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 # Distinguishable with every common colour blindness, and in grey.
 COLOURS = ("#2166ac", "#e08214", "#35978f", "#8073ac", "#b2182b")
 TINTS = ("#c9dcee", "#fbe0c0", "#cfe8e5", "#dfdbeb", "#f3c9cc")
-BOUNDARY, BEST = "#111111", "#777777"
+BOUNDARY, BEST, WRONG = "#111111", "#777777", "#b2182b"
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """One panel: labelled points, and on a grid the lead of class 1 over class 0."""
+    """One panel: labelled points, which of them are misclassified, and on a grid the lead of class 1 over class 0."""
 
     points: Array
     labels: Array
+    wrong: Array
     x: Array
     y: Array
     lead: Array
@@ -40,17 +41,8 @@ def draw_regions(axes: Axes, picture: Picture) -> None:
     best = nearest_neighbour_lead(picture)
     axes.contour(picture.x, picture.y, best, levels=[0.0], colors=BEST, linewidths=1.0, linestyles="dashed")
     draw_points(axes, picture.points, picture.labels)
-    wrong = (grid_value(picture, picture.points) > 0) != (picture.labels == 1)
-    if wrong.any():
-        axes.scatter(
-            picture.points[wrong, 0],
-            picture.points[wrong, 1],
-            s=70,
-            facecolors="none",
-            edgecolors="#b2182b",
-            linewidths=1.4,
-            zorder=4,
-        )
+    rings = picture.points[picture.wrong]
+    axes.scatter(rings[:, 0], rings[:, 1], s=70, facecolors="none", edgecolors=WRONG, linewidths=1.4, zorder=4)
     bare(axes)
 
 
@@ -71,13 +63,6 @@ def nearest_neighbour_lead(picture: Picture) -> Array:
     grid = np.stack(np.meshgrid(picture.x, picture.y), -1)
     distance = np.linalg.norm(grid[:, :, None] - picture.points, axis=-1)
     return np.asarray(distance[..., picture.labels == 0].min(-1) - distance[..., picture.labels == 1].min(-1))
-
-
-def grid_value(picture: Picture, points: Array) -> Array:
-    """The lead at points, read off the nearest grid point."""
-    column = np.abs(picture.x[None] - points[:, :1]).argmin(1)
-    row = np.abs(picture.y[None] - points[:, 1:]).argmin(1)
-    return np.asarray(picture.lead[row, column])
 
 
 def panels(rows: int, columns: int, size: float = 2.6) -> tuple[Figure, list[list[Axes]]]:

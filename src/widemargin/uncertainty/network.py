@@ -1,6 +1,8 @@
 """What is a classifier here?  Two halves, and an answer of M members."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +36,18 @@ def no_penalty(network: nn.Module) -> Tensor:
     return next(network.parameters()).new_zeros(())
 
 
+@contextmanager
+def in_eval_mode(network: nn.Module) -> Iterator[None]:
+    """Every module gets its own mode back: some may have been frozen in eval mode while others train."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
 def check_logits(logits: Tensor, rows: int) -> None:
     """One member's raw answer: logits, one row for every point, two classes or more."""
     if logits.ndim != 2 or logits.shape[0] != rows or logits.shape[1] < 2:
@@ -45,12 +59,8 @@ def check_logits(logits: Tensor, rows: int) -> None:
 
 def check_network(network: Network, inputs: Points) -> int:
     """Try the network on a few points, as it will be used; return its number of classes."""
-    modes = {module: module.training for module in network.modules()}
-    network.eval()
-    with torch.no_grad():
+    with torch.no_grad(), in_eval_mode(network):
         logits = network.logits(network.encode(inputs))
-    for module, mode in modes.items():
-        module.training = mode
     if not logits.isfinite().all():
         raise ValueError("the network must return finite logits, got NaN or infinity on the first points")
     flat = logits.flatten(0, 1)

@@ -1,0 +1,108 @@
+"""App. D.3: the Narrow Corridor for five radii, LDP-PGD, TRADES and UDPR."""
+
+from __future__ import annotations
+
+from widemargin.data.toy import NarrowCorridor
+from widemargin.method import Method
+from widemargin.perturb.balls import OPEN, Linf
+from widemargin.recipes import pgd, trades, udpr
+from widemargin.report.document import Picture, Report, Verdict
+from widemargin.report.figures import draw_regions, label_grid, panels
+from widemargin.report.store import Store
+from widemargin.report.tables import Table, mean_std
+from widemargin.run import Run
+from widemargin.workers import Workers
+from widemargin_studies import plane
+
+TITLE = "App. D.3: the corridor over five radii"
+SEEDS = range(200, 210)
+RADII = (0.05, 0.15, 0.25, 0.35, 0.45)
+ALPHA, STEPS = 0.05, 10
+METHODS = ("LDP-PGD", "TRADES", "UDPR")
+
+
+def method(name: str, radius: float) -> Method:
+    ball = Linf(radius, OPEN)
+    if name == "LDP-PGD":
+        return pgd(ball, ALPHA, STEPS)
+    return trades(ball, ALPHA, STEPS, weight=6.0) if name == "TRADES" else udpr(ball, ALPHA, STEPS, weight=1.0)
+
+
+def cells() -> dict[tuple[str, float], list[Run]]:
+    return {
+        (name, radius): plane.runs_of(NarrowCorridor(), method(name, radius), plane.FULL_BATCH, SEEDS)
+        for name in METHODS
+        for radius in RADII
+    }
+
+
+def run(store: Store, workers: Workers) -> None:
+    names = {own[0].method: f"{name} {radius}" for (name, radius), own in cells().items()}
+    plane.complete([run for own in cells().values() for run in own], names, store, workers, "Corridor sweep")
+
+
+def missing(store: Store) -> int:
+    return plane.missing([run for own in cells().values() for run in own], store)
+
+
+def report(store: Store) -> Report:
+    found = {cell: [plane.measured(run, store) for run in own] for cell, own in cells().items()}
+    errors = {cell: [m.errors for m in own] for cell, own in found.items()}
+    rows = [
+        (
+            name,
+            f"{radius}",
+            f"{min(errors[name, radius])} to {max(errors[name, radius])}",
+            mean_std([m.worst for m in found[name, radius]]),
+            mean_std([m.mean for m in found[name, radius]]),
+        )
+        for name, radius in found
+    ]
+    table = Table(
+        "Narrow Corridor: errors and margins over the radius",
+        ("method", "radius", f"errors of {len(found['UDPR', RADII[0]][0].margin)}", "worst", "mean"),
+        tuple(rows),
+        f"Over {len(SEEDS)} seeds; margins as a share of the best possible.",
+    )
+    return Report(
+        TITLE,
+        "How sensitive is each method to the radius?",
+        f"Seeds {SEEDS[0]}..{SEEDS[-1]}; step {ALPHA}, {STEPS} steps, as published; TRADES with KL and weight 6; "
+        f" {plane.FULL_BATCH}; MLP {plane.NETWORK.widths}.",
+        _verdicts(errors),
+        (table,),
+        (_figure(store),),
+    )
+
+
+def _verdicts(errors: dict[tuple[str, float], list[int]]) -> tuple[Verdict, ...]:
+    large = RADII[2:]
+    return (
+        Verdict(
+            "LDP-PGD misclassifies training points at every radius that is not admissible (.25 and more).",
+            all(min(errors["LDP-PGD", radius]) > 0 for radius in large),
+            _ranges("LDP-PGD", errors),
+        ),
+        Verdict(
+            "So does TRADES.",
+            all(min(errors["TRADES", radius]) > 0 for radius in large),
+            _ranges("TRADES", errors),
+        ),
+        Verdict(
+            "UDPR classifies the whole training set at every radius.",
+            all(max(errors["UDPR", radius]) == 0 for radius in RADII),
+            _ranges("UDPR", errors),
+        ),
+    )
+
+
+def _ranges(name: str, errors: dict[tuple[str, float], list[int]]) -> str:
+    return "errors: " + ", ".join(f"{min(errors[name, r])} to {max(errors[name, r])} at {r}" for r in RADII)
+
+
+def _figure(store: Store) -> Picture:
+    figure, axes = panels(len(METHODS), len(RADII))
+    for (name, radius), own in cells().items():
+        draw_regions(axes[METHODS.index(name)][RADII.index(radius)], plane.picture(own[0], store))
+    label_grid(axes, [f"radius {radius}" for radius in RADII], METHODS)
+    return Picture("corridor-sweep", figure, f"Decision regions after training (seed {SEEDS[0]}).")

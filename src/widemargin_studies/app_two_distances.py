@@ -1,0 +1,274 @@
+"""App. D.2: two distances.  Attacks on a fixed network, boundaries after training, and how much they oscillate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+import numpy as np
+import torch
+
+from widemargin.data.toy import TwoDistances
+from widemargin.measure.boundary import Array, Window, lead, log_probs
+from widemargin.method import Method
+from widemargin.perturb.ascent import Ascent, Fixed, Steepest
+from widemargin.perturb.balls import OPEN, Linf
+from widemargin.perturb.objectives import Objective, perturbed_log_entropy, perturbed_loss
+from widemargin.perturb.search import Search
+from widemargin.plan import Adam, Plan
+from widemargin.recipes import pgd, standard, trades, udp, udpr
+from widemargin.report.document import Picture, Report, Verdict
+from widemargin.report.figures import bare, draw_landscape, draw_points, draw_regions, panels
+from widemargin.report.store import Store
+from widemargin.report.tables import Table, mean_std
+from widemargin.rng import Rng
+from widemargin.run import Run
+from widemargin.train.loop import train
+from widemargin.uncertainty import predictive
+from widemargin.uncertainty.abreast import Abreast
+from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.ensemble import Ensemble
+from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.single import Single
+from widemargin.workers import Job, Tick, Workers
+from widemargin_studies import plane
+
+TITLE = "App. D.2: two distances, attacks, boundaries and oscillations"
+DATA = TwoDistances(seed=0)
+BALL = Linf(0.6, OPEN)
+ALPHA, STEPS = 0.05, 15
+SEEDS = range(300, 305)
+MEMBERS = 10
+ATTACK_STEPS = (1, 20)
+ATTACK_ALPHA = 0.05
+ATTACKS: Mapping[str, Objective] = {"LDP-PGD": perturbed_loss, "UDP-PGD": perturbed_log_entropy}
+METHODS: Mapping[str, Method] = {
+    "standard": standard(),
+    "LDP-PGD": pgd(BALL, ALPHA, STEPS),
+    "TRADES": trades(BALL, ALPHA, STEPS, weight=6.0),
+    "UDP-PGD": udp(BALL, ALPHA, STEPS),
+    "UDPR": udpr(BALL, ALPHA, STEPS, weight=1.0),
+}
+# A constant rate and small batches: what is watched is how the boundary moves, not where it comes to rest.
+OSCILLATING = Plan(1_500, Adam(5e-3), batch=20)
+SETTLED, OFTEN, GRID = 500, 10, 60
+
+
+def _attack_key(seed: int) -> str:
+    return f"two-distances-attack-{seed}"
+
+
+def _flips_key(name: str) -> str:
+    return f"two-distances-flips-{Run(DATA, plane.NETWORK, METHODS[name], OSCILLATING, SEEDS[0]).key}"
+
+
+def cells() -> dict[str, list[Run]]:
+    return {name: plane.runs_of(DATA, method, plane.FULL_BATCH, SEEDS) for name, method in METHODS.items()}
+
+
+def run(store: Store, workers: Workers) -> None:
+    names = {method: name for name, method in METHODS.items()}
+    plane.complete(list(chain(*cells().values())), names, store, workers, "After training")
+    attacks = [
+        Job(f"ensemble {seed}", plane.FULL_BATCH.updates, _attack, (seed, store))
+        for seed in SEEDS
+        if _attack_key(seed) not in store
+    ]
+    flips = [
+        Job(f"{name}, oscillation", OSCILLATING.updates, _count_flips, (name, store))
+        for name in METHODS
+        if _flips_key(name) not in store
+    ]
+    workers.do([*attacks, *flips], "Fixed networks and oscillations")
+
+
+def missing(store: Store) -> int:
+    keys = [*map(_attack_key, SEEDS), *map(_flips_key, METHODS)]
+    return plane.missing(list(chain(*cells().values())), store) + sum(key not in store for key in keys)
+
+
+def _attack(seed: int, store: Store, tick: Tick) -> None:
+    """Train ten members on clean points; move the points by each attack, on one member and on all ten."""
+    seeds = range(1000 * seed, 1000 * seed + MEMBERS)
+    members = plane.trained(plane.runs_of(DATA, standard(), plane.FULL_BATCH, seeds), tick)[0].stack.split()
+    single, ensemble = Single(at_input(members[0])), Ensemble(members)
+    cloud, window = DATA.draw(), Window.around(DATA.draw(), pad=0.5)
+    x, y = window.grid(plane.PICTURE_RESOLUTION)
+    grid = window.points(plane.PICTURE_RESOLUTION)
+    arrays = {
+        "points": cloud.points.numpy(),
+        "labels": cloud.labels.numpy(),
+        "x": x,
+        "y": y,
+        "lead": lead(log_probs(single, grid), 1).reshape(len(y), len(x)),
+        "ensemble lead": lead(log_probs(ensemble, grid), 1).reshape(len(y), len(x)),
+        "ensemble entropy": _entropy(ensemble, grid).reshape(len(y), len(x)),
+    }
+    numbers = {}
+    for kind, network in {"single": single, "ensemble": ensemble}.items():
+        for name, objective in ATTACKS.items():
+            for steps in ATTACK_STEPS:
+                search = Search(objective, Linf(100.0, OPEN), Ascent(Fixed(steps), Steepest(ATTACK_ALPHA)))
+                moved = cloud.points + search(network, cloud.points, cloud.labels, Rng.seeded(seed))
+                own = lead(log_probs(network, moved.double().numpy()), 1) * (2 * cloud.labels.numpy() - 1)
+                arrays[f"{kind} {name} {steps}"] = moved.numpy()
+                numbers[f"{kind} {name} {steps}"] = {
+                    "crossed": float((own < 0).mean()),
+                    "beyond a step": float(_beyond(network, cloud.points, moved, cloud.labels.numpy())),
+                }
+    store.save(_attack_key(seed), {"seed": seed, "members": list(seeds)}, numbers, arrays, {})
+
+
+def _entropy(network: Network, points: Array) -> Array:
+    return np.asarray(predictive.entropy(torch.as_tensor(log_probs(network, points))).numpy())
+
+
+def _beyond(network: Network, start: torch.Tensor, end: torch.Tensor, labels: Array) -> float:
+    """Share of points on the wrong side even after going back a step and a half: not mere overshoot of the last one."""
+    way = end - start
+    length = way.abs().amax(1, keepdim=True).clamp_min(1e-12)
+    back = end - way / length * torch.minimum(length, torch.tensor(1.5 * ATTACK_ALPHA))
+    return float((lead(log_probs(network, back.double().numpy()), 1) * (2 * labels - 1) < 0).mean())
+
+
+def _count_flips(name: str, store: Store, tick: Tick) -> None:
+    """After every update, who on a grid has changed its mind?"""
+    runs = plane.runs_of(DATA, METHODS[name], OSCILLATING, SEEDS)
+    cloud = DATA.draw()
+    window = Window.around(cloud, pad=0.5)
+    grid = torch.as_tensor(window.points(GRID), dtype=torch.float32)
+    network = Abreast([run.build() for run in runs])
+    points, labels = cloud.points.repeat(len(runs), 1), cloud.labels.repeat(len(runs))
+    flips = late = torch.zeros(len(runs) * len(grid))
+    before: torch.Tensor | None = None
+    for record in train(network, points, labels, METHODS[name], OSCILLATING, Rng.seeded(*SEEDS, purpose="training")):
+        with torch.no_grad():
+            now = network(grid.repeat(len(runs), 1)).argmax(1)
+        if before is not None:
+            changed = (now != before).float()
+            flips, late = flips + changed, late + changed * (record.update > SETTLED)
+        before = now
+        if record.update % plane.TICK_EVERY == 0:
+            tick(record.update)
+    with torch.no_grad():
+        wrong = (network(points).argmax(1) != labels).view(len(runs), -1).sum(1)
+    by_seed, late_by_seed = flips.view(len(runs), -1), late.view(len(runs), -1)
+    numbers = {
+        "flips": by_seed.mean(1).tolist(),
+        "often": (late_by_seed >= OFTEN).float().mean(1).tolist(),
+        "errors": wrong.tolist(),
+    }
+    x, y = window.grid(GRID)
+    arrays = {"x": x, "y": y, "flips": by_seed[0].view(GRID, GRID).numpy()}
+    store.save(_flips_key(name), {"method": repr(METHODS[name]), "seeds": list(SEEDS)}, numbers, arrays, {})
+
+
+def report(store: Store) -> Report:
+    attacks = [store.load(_attack_key(seed)).numbers for seed in SEEDS]
+    flips = {name: store.load(_flips_key(name)).numbers for name in METHODS}
+    found = {name: [plane.measured(run, store) for run in own] for name, own in cells().items()}
+    moved = Table(
+        "Points moved on a fixed network: share beyond its boundary",
+        ("attack", "network", "steps", "crossed", "by more than a step"),
+        tuple(
+            (name, f"{MEMBERS} members" if kind == "ensemble" else "single", str(steps),
+             mean_std([a[f"{kind} {name} {steps}"]["crossed"] for a in attacks]),
+             mean_std([a[f"{kind} {name} {steps}"]["beyond a step"] for a in attacks]))
+            for kind in ("single", "ensemble") for name in ATTACKS for steps in ATTACK_STEPS
+        ),
+        f"Step {ATTACK_ALPHA}, no limit on the radius; {len(SEEDS)} seeds, {len(DATA.draw().points)} points.",
+    )  # fmt: skip
+    after = Table(
+        f"After training with radius {BALL.radius}",
+        ("method", "errors at rest", "worst", "mean", "flips per grid point", f"area, {OFTEN}+ late flips", "errors"),
+        tuple(
+            (name, " ".join(str(m.errors) for m in found[name]), mean_std([m.worst for m in found[name]]),
+             mean_std([m.mean for m in found[name]]), mean_std(flips[name]["flips"], 1), mean_std(flips[name]["often"]),
+             " ".join(str(e) for e in flips[name]["errors"]))
+            for name in METHODS
+        ),
+        f"At rest: {plane.FULL_BATCH}. Flips: {OSCILLATING}, {GRID} x {GRID} grid, late: after update {SETTLED}; last "
+        f"column: errors of {len(DATA.draw().points)} at their end. Seeds {SEEDS[0]}..{SEEDS[-1]}.",
+    )  # fmt: skip
+    return Report(
+        TITLE,
+        "What do perturbations do where one radius cannot fit all points?",
+        f"{DATA}, MLP {plane.NETWORK.widths}, step {ALPHA}, {STEPS} steps, radius {BALL.radius} (published: "
+        "'large'), ensembles of ten standard-trained members.",
+        _verdicts(attacks, flips, {name: [m.errors for m in own] for name, own in found.items()}),
+        (moved, after),
+        (_figure(store),),
+    )
+
+
+def _verdicts(
+    attacks: Sequence[Mapping[str, Mapping[str, float]]],
+    flips: Mapping[str, Mapping[str, Sequence[float]]],
+    errors: Mapping[str, Sequence[int]],
+) -> tuple[Verdict, ...]:
+    crossed = {
+        (kind, name): float(np.mean([a[f"{kind} {name} 20"]["beyond a step"] for a in attacks]))
+        for kind in ("single", "ensemble")
+        for name in ATTACKS
+    }
+
+    def shares(name: str) -> str:
+        return f"{crossed['single', name]:.2f} of the points (single), {crossed['ensemble', name]:.2f} (ensemble)"
+
+    mean_flips = {name: float(np.mean(own["flips"])) for name, own in flips.items()}
+    return (
+        Verdict(
+            "On a fixed network, 20 steps of LDP carry points across the boundary.",
+            min(crossed["single", "LDP-PGD"], crossed["ensemble", "LDP-PGD"]) > 0.25,
+            shares("LDP-PGD"),
+        ),
+        Verdict(
+            "20 steps of UDP do not, with one network or ten.",
+            max(crossed["single", "UDP-PGD"], crossed["ensemble", "UDP-PGD"]) <= 0.02,
+            shares("UDP-PGD"),
+        ),
+        Verdict(
+            "Training with a large radius: LDP-PGD misclassifies training points, UDP-PGD does not.",
+            min(errors["LDP-PGD"]) > 0 and max(errors["UDP-PGD"]) == 0,
+            "errors of " + ", ".join(f"{name} {' '.join(map(str, errors[name]))}" for name in ATTACKS),
+        ),
+        Verdict(
+            "LDP-PGD's boundary oscillates more than UDP-PGD's (at least twice the flips).",
+            mean_flips["LDP-PGD"] > 2 * mean_flips["UDP-PGD"],
+            ", ".join(f"{name} {value:.1f}" for name, value in mean_flips.items()) + " flips per grid point",
+        ),
+    )
+
+
+def _figure(store: Store) -> Picture:
+    attack = store.load(_attack_key(SEEDS[0])).arrays
+    figure, axes = panels(2, 4, size=3.2)
+    points, labels, x, y = (attack[name] for name in ("points", "labels", "x", "y"))
+    for row, (name, kind) in enumerate((("LDP-PGD", "single"), ("UDP-PGD", "ensemble"))):
+        for column, steps in enumerate(ATTACK_STEPS):
+            panel = axes[row][column]
+            if kind == "single":
+                draw_landscape(panel, x, y, 1 / (1 + np.exp(-attack["lead"])), "PuOr_r")
+                panel.contour(x, y, attack["lead"], levels=[0.0], colors="black", linewidths=1.2)
+            else:
+                draw_landscape(panel, x, y, attack["ensemble entropy"], "Greens")
+                panel.contour(x, y, attack["ensemble lead"], levels=[0.0], colors="black", linewidths=1.2)
+            draw_points(panel, points, labels)
+            draw_points(panel, attack[f"{kind} {name} {steps}"], labels, size=26, marker="+")
+            panel.set_xlim(x[0], x[-1])
+            panel.set_ylim(y[0], y[-1])
+            panel.set_title(f"{name}, {steps} step{'s' if steps > 1 else ''}", fontsize=10)
+        draw_regions(axes[row][2], plane.picture(cells()[name][0], store))
+        axes[row][2].set_title(f"{name}, after training", fontsize=10)
+        flips = store.load(_flips_key(name)).arrays
+        image = axes[row][3].pcolormesh(flips["x"], flips["y"], flips["flips"], cmap="magma", vmin=0, vmax=40)
+        bare(axes[row][3])
+        axes[row][3].set_title(f"{name}, boundary oscillations", fontsize=10)
+        figure.colorbar(image, ax=axes[row][3], shrink=0.8, extend="max")
+    return Picture(
+        "two-distances",
+        figure,
+        "Columns 1 and 2: points (dots) and where 1 and 20 steps take them (crosses) on a fixed network; background "
+        "above: probability of one network, below: entropy of ten. Column 3: regions after training. Column 4: how "
+        f"often each place changed its class over the updates (seed {SEEDS[0]}).",
+    )
