@@ -1,0 +1,56 @@
+"""Which small convolutional network is trained?  The LeNet of App. F, for square images, at any capacity."""
+
+from collections import OrderedDict
+from typing import final
+
+from torch import nn
+
+# The second convolution is not padded; below this side its 5 x 5 kernel and the pooling would leave nothing.
+_SMALLEST_UNPADDED = 12
+
+
+@final
+class LeNet(nn.Sequential):
+    """`encoder` is the convolutional part, `head` the fully connected one.  Returns logits: no softmax.
+
+    `capacity` multiplies the filters of both convolutions and the first fully connected layer (App. F.2).
+    Images with a side below 12 get padding 2 in the second convolution too.
+    """
+
+    encoder: nn.Sequential
+    head: nn.Sequential
+
+    def __init__(self, classes: int = 10, channels: int = 1, side: int = 28, capacity: int = 1) -> None:
+        check_lenet(classes, channels, side, capacity)
+        first, second, hidden = 6 * capacity, 16 * capacity, 120 * capacity
+        padding = 0 if side >= _SMALLEST_UNPADDED else 2
+        encoded_side = (side // 2 - 4 + 2 * padding) // 2
+        encoder = OrderedDict[str, nn.Module](
+            conv1=nn.Conv2d(channels, first, 5, padding=2),
+            relu1=nn.ReLU(),
+            pool1=nn.MaxPool2d(2),
+            conv2=nn.Conv2d(first, second, 5, padding=padding),
+            relu2=nn.ReLU(),
+            pool2=nn.MaxPool2d(2),
+        )
+        head = OrderedDict[str, nn.Module](
+            flatten=nn.Flatten(),
+            linear1=nn.Linear(second * encoded_side**2, hidden),
+            relu1=nn.ReLU(),
+            linear2=nn.Linear(hidden, 84),
+            relu2=nn.ReLU(),
+            linear3=nn.Linear(84, classes),
+        )
+        super().__init__(OrderedDict(encoder=nn.Sequential(encoder), head=nn.Sequential(head)))
+
+
+def check_lenet(classes: int, channels: int, side: int, capacity: int) -> None:
+    if classes < 2 or channels < 1 or capacity < 1:
+        raise ValueError(
+            "a LeNet needs classes >= 2, channels >= 1 and capacity >= 1, "
+            f"got classes={classes}, channels={channels}, capacity={capacity}"
+        )
+    if side < 4:
+        raise ValueError(
+            f"a LeNet halves its images twice, so side must be >= 4, got {side}: enlarge or pad the images"
+        )
