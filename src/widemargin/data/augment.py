@@ -1,0 +1,38 @@
+"""How does an image vary without changing its class?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor
+from torch.nn.functional import pad
+
+from widemargin.rng import Rng
+
+Pictures = Shaped[Tensor, "B channels height width"]
+
+
+@dataclass(frozen=True)
+class CropFlip:
+    """Shift each image by up to `padding` pixels, black coming in at the edges, and mirror every second one."""
+
+    padding: int = 4
+
+    def __post_init__(self) -> None:
+        if self.padding < 0:
+            raise ValueError(f"CropFlip.padding must be a whole number >= 0, got {self.padding}")
+
+    def __call__(self, images: Pictures, rng: Rng) -> Pictures:
+        count, channels, height, width = images.shape
+        top = rng.integers(0, 2 * self.padding, count)
+        left = rng.integers(0, 2 * self.padding, count)
+        mirrored = rng.integers(0, 1, count).bool()
+        across = torch.arange(width, device=images.device)
+        columns = left[:, None] + torch.where(mirrored[:, None], across.flip(0), across)
+        rows = top[:, None] + torch.arange(height, device=images.device)
+        padded = pad(images, (self.padding,) * 4)
+        # Whole rows first, then columns: two gathers read less than one index of four axes.
+        tall = padded.gather(2, rows[:, None, :, None].expand(-1, channels, -1, padded.shape[3]))
+        return tall.gather(3, columns[:, None, None, :].expand(-1, channels, height, -1))

@@ -1,0 +1,98 @@
+"""Where is a published data set?  In the user's folder, in the cache, in the system's, or at its official address."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from widemargin.data.download import Remote, download
+from widemargin.data.extras import needed
+from widemargin.data.formats import Classes, File, Pixels
+from widemargin.data.labelled import ClassName, Labelled, Origin
+
+VARIABLE = "WIDEMARGIN_DATA"
+Decode = Callable[..., tuple[Pixels, Classes]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A published data set: its files with the MD5 of their unzipped content, and where they may lie.
+
+    `folders` are looked for in `$WIDEMARGIN_DATA` and in the cache; the first is where a download goes.
+    """
+
+    title: str
+    folders: tuple[str, ...]
+    train: tuple[tuple[str, str], ...]
+    test: tuple[tuple[str, str], ...]
+    remotes: tuple[Remote, ...]
+    system: str = ""
+    advice: str = ""
+    terms: str = ""
+
+    def read(self, decode: Decode, names: tuple[ClassName, ...]) -> tuple[Labelled, Labelled]:
+        """The training and the test file, whole; one warning if some of it is not what was published."""
+        folder = self.locate()
+        parts = [_read(folder, files, decode, names) for files in (self.train, self.test)]
+        if not all(part.origin.official for part in parts):
+            warnings.warn(
+                f"{folder} differs from the published {self.title}: it is used as it is, and the run records that "
+                "(delete it to have the official files downloaded)",
+                stacklevel=2,
+            )
+        return parts[0], parts[1]
+
+    def locate(self) -> Path:
+        """The first folder that holds every file, after a download if there is none."""
+        cache = cache_folder()
+        places, target = self._places(cache), cache / self.folders[0]
+        for place in places:
+            if not self._lacking(place):
+                return place
+        try:
+            download(self.remotes, target, self.terms, done=lambda: not self._lacking(target))
+        except (OSError, ValueError) as problem:
+            raise ValueError(self._missing(places, problem)) from None
+        return target
+
+    def _places(self, cache: Path) -> list[Path]:
+        chosen = os.environ.get(VARIABLE)
+        roots = [Path(chosen).expanduser()] if chosen else []
+        system = [Path(self.system)] if self.system else []
+        local = [root / folder for root in [*roots, cache] for folder in self.folders]
+        return local + system
+
+    def _lacking(self, folder: Path) -> list[str]:
+        return [name for name, _ in self.train + self.test if _stored(folder, name) is None]
+
+    def _missing(self, places: list[Path], problem: Exception) -> str:
+        lacking = {place: self._lacking(place) for place in places}
+        looked = [f"{p} (lacks {', '.join(some)})" if p.is_dir() and some else f"{p}" for p, some in lacking.items()]
+        names = ", ".join(name for name, _ in self.train + self.test)
+        return (
+            f"{self.title} is neither in {', '.join(looked)} nor could it be downloaded ({problem}): put {names} into "
+            f"a folder {self.folders[0]} and let ${VARIABLE} name the folder around it{self.advice}"
+        )
+
+
+def cache_folder() -> Path:
+    return Path(needed("pooch", "pooch", "looking for published data sets").os_cache("widemargin"))
+
+
+def _stored(folder: Path, name: str) -> Path | None:
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+
+
+def _read(folder: Path, files: tuple[tuple[str, str], ...], decode: Decode, names: tuple[ClassName, ...]) -> Labelled:
+    found = [File.read(path) for name, _ in files if (path := _stored(folder, name)) is not None]
+    pixels, classes = decode(*found)
+    checksums = [file.md5 for file in found]
+    digest = hashlib.sha256(" ".join(checksums).encode()).hexdigest()[:16]
+    origin = Origin(str(folder), digest, official=checksums == [checksum for _, checksum in files])
+    return Labelled(torch.from_numpy(pixels), torch.from_numpy(classes), names, origin, white=255)

@@ -1,0 +1,70 @@
+"""Which rows are for training, which for choosing, which for the final numbers?  Decided by a seed, class by class."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from widemargin.data.labelled import Labelled, Parts
+from widemargin.rng import Rng
+from widemargin.shapes import Labels
+
+
+def stratified(labels: Labels, count: int, rng: Rng) -> Tensor:
+    """`count` row numbers in rising order, every class with its share of them (largest remainders)."""
+    if not 0 <= count <= len(labels):
+        raise ValueError(f"a stratified draw must take 0..{len(labels)} rows, the number there are, got {count}")
+    sizes = labels.bincount()
+    shares = sizes * count // len(labels)
+    rests = sizes * count % len(labels)
+    # A stable sort, so that classes of equal rest are served in their own order on every machine.
+    shares[rests.sort(descending=True, stable=True).indices[: count - int(shares.sum())]] += 1
+    shuffled = rng.permutations(len(labels))[0]
+    by_class = shuffled[labels[shuffled].argsort(stable=True)]
+    place_in_class = torch.arange(len(labels)) - (sizes.cumsum(0) - sizes)[labels[by_class]]
+    return by_class[place_in_class < shares[labels[by_class]]].sort().values
+
+
+def held_out(labels: Labels, count: int, rng: Rng) -> tuple[Tensor, Tensor]:
+    """The rows that stay and the `count` rows that are held out, both in rising order."""
+    held = stratified(labels, count, rng)
+    stays = torch.ones(len(labels), dtype=torch.bool)
+    stays[held] = False
+    return stays.nonzero()[:, 0], held
+
+
+def published_parts(train: Labelled, test: Labelled, validation: int, fraction: float, seed: int) -> Parts:
+    """Validation first, so that it is the same for every fraction; then that fraction of the whole training file.
+
+    So 5 % of CIFAR-10 with 5,000 to validate is 2,500 of the other 45,000.  Fraction 1 is all that validation leaves.
+    """
+    rest, held = held_out(train.labels, validation, Rng.seeded(seed, purpose="validation"))
+    count = len(rest) if fraction == 1 else round(fraction * len(train))
+    if not 1 <= count <= len(rest):
+        raise ValueError(
+            f"the fraction must ask for 1..{len(rest)} of the training images, those that validation leaves, got "
+            f"{fraction}, which is {count}: choose less, or 1 for all"
+        )
+    kept = rest[stratified(train.labels[rest], count, Rng.seeded(seed, purpose="fraction"))]
+    return Parts(train.take(kept), train.take(held), test)
+
+
+def at_most(examples: Labelled, count: int, seed: int) -> Labelled:
+    """All of them, or `count` drawn class by class if there are more."""
+    if len(examples) <= count:
+        return examples
+    return examples.take(stratified(examples.labels, count, Rng.seeded(seed, purpose="test")))
+
+
+def shared_parts(examples: Labelled, validation: float, test: float, seed: int) -> Parts:
+    """Shares of one file, for data that comes in no parts."""
+    for name, share in (("validation", validation), ("test", test)):
+        if not 0 < share < 1 or validation + test >= 1:
+            raise ValueError(f"the shares must be above 0 and leave some to train on, got {name} {share}")
+        if round(share * len(examples)) == 0:
+            raise ValueError(f"{name} {share} of {len(examples)} examples is none: add examples or raise the share")
+    rest, last = held_out(examples.labels, round(test * len(examples)), Rng.seeded(seed, purpose="test"))
+    stays, held = held_out(
+        examples.labels[rest], round(validation * len(examples)), Rng.seeded(seed, purpose="validation")
+    )
+    return Parts(examples.take(rest[stays]), examples.take(rest[held]), examples.take(last))

@@ -1,0 +1,129 @@
+"""What does a table hold?  One column of labels and otherwise numbers; every refusal names the column."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widemargin.data.extras import needed
+from widemargin.data.labelled import ClassName
+
+_MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
+
+
+def table(path: Path, label: str) -> tuple[NDArray[np.float32], NDArray[np.generic]]:
+    """Features [N, F] and labels [N]."""
+    readers = {".csv": _csv_columns, ".parquet": _parquet_columns}
+    if path.suffix not in readers:
+        raise ValueError(f"a table must be a {' or '.join(readers)} file, got {path}")
+    columns = readers[path.suffix](path)
+    if label not in columns:
+        raise ValueError(f"{path} must have the column {label!r} of labels, got {', '.join(columns)}: name yours")
+    labels = columns.pop(label)
+    if not columns or len(labels) == 0:
+        raise ValueError(f"{path} must have at least one row and one column besides {label!r}, got none")
+    return np.stack([_numbers(values, name, path) for name, values in columns.items()], 1), labels
+
+
+def numbered(labels: NDArray[np.generic], what: str) -> tuple[NDArray[np.int64], tuple[ClassName, ...]]:
+    """Classes 0..C-1 in the order of their names, whole numbers in the order of numbers."""
+    if labels.dtype.kind not in "biufU":
+        raise ValueError(f"{what} must hold numbers or text, got {labels.dtype}")
+    # A class may be called "none" or "NA": only nothing at all is missing here.
+    missing = np.isnan(labels) if labels.dtype.kind == "f" else labels == "" if labels.dtype.kind == "U" else None
+    if missing is not None and missing.any():
+        raise ValueError(f"{what} must have a label in every row, got none in row {int(missing.argmax()) + 1}")
+    names, classes = np.unique(_whole_if_all_are(labels), return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(f"{what} must have at least 2 classes, got {', '.join(map(str, names.tolist())) or 'none'}")
+    return classes.reshape(-1).astype(np.int64), tuple(names.tolist())
+
+
+def _csv_columns(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        # Spreadsheets begin a file with a mark that is no part of the first name.
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise ValueError(f"{path} must be a text file of comma-separated values, got {problem}") from None
+    if len(rows) < 2:
+        raise ValueError(f"{path} must have a line of names and at least one row, got {len(rows)} lines")
+    names = [name.strip() for name in rows[0]]
+    _check_names(names, path)
+    for number, row in enumerate(rows[1:], 1):
+        if len(row) != len(names):
+            raise ValueError(f"every row of {path} must have {len(names)} values, got {len(row)} in row {number}")
+    columns = zip(*rows[1:], strict=True)
+    return {name: np.array([v.strip() for v in values]) for name, values in zip(names, columns, strict=True)}
+
+
+def _parquet_columns(path: Path) -> dict[str, NDArray[Any]]:
+    parquet = needed("pyarrow.parquet", "pyarrow", "a .parquet file")
+    try:
+        # No memory map and no threads: the file may be replaced while the result lives, and cores are the caller's.
+        found = parquet.ParquetFile(path).read(use_threads=False)
+    except Exception as problem:
+        raise ValueError(f"{path} must be a whole .parquet file, got {str(problem).splitlines()[0]}") from None
+    _check_names(found.column_names, path)
+    columns = {}
+    for name in found.column_names:
+        column = found.column(name)
+        if column.null_count:
+            row = column.to_pylist().index(None) + 1
+            raise ValueError(f"column {name!r} of {path} must have a value in every row, got none in row {row}")
+        values = column.to_numpy()
+        columns[name] = np.array(column.to_pylist()) if values.dtype == object else values
+    return columns
+
+
+def _numbers(values: NDArray[Any], name: str, path: Path) -> NDArray[np.float32]:
+    if values.dtype.kind not in "biufU":
+        raise ValueError(f"column {name!r} of {path} must hold numbers, got {values.dtype}: leave it out or encode it")
+    if values.dtype.kind == "U" and (blank := np.isin(np.char.lower(values), _MISSING)).any():
+        row = int(blank.argmax()) + 1
+        raise ValueError(
+            f"column {name!r} of {path} must have a value in every row, got {values[row - 1]!r} in row {row}"
+        )
+    try:
+        with np.errstate(over="ignore"):
+            numbers = values.astype(np.float64).astype(np.float32)
+    except ValueError:
+        text = next(value for value in values if not _is_number(value))
+        raise ValueError(
+            f"column {name!r} of {path} must hold numbers, got {str(text)!r}: leave it out or encode it as numbers"
+        ) from None
+    if not np.isfinite(numbers).all():
+        row = int((~np.isfinite(numbers)).argmax()) + 1
+        raise ValueError(
+            f"column {name!r} of {path} must hold finite 32-bit numbers, got {values[row - 1]} in row {row}"
+        )
+    return numbers
+
+
+def _check_names(names: list[str], path: Path) -> None:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"the columns of {path} must have different names, got {twice[0]!r} more than once")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _whole_if_all_are(labels: NDArray[Any]) -> NDArray[Any]:
+    """Text such as "10" sorts before "2", and 1.0 is no name for a class: whole numbers become such."""
+    if labels.dtype.kind == "U":
+        try:
+            return np.array([int(label) for label in labels])
+        except ValueError:
+            return labels
+    whole = labels.dtype.kind == "f" and (labels % 1 == 0).all()
+    return labels.astype(np.int64) if whole else labels
