@@ -1,0 +1,192 @@
+"""App. D.1: the max-margin boundary of LMS-5, and what a boundary that uses one feature alone loses."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from widemargin.data.toy import LMS5, Cloud
+from widemargin.measure.margin import Margins, margins
+from widemargin.report.document import Picture, Report, Verdict
+from widemargin.report.figures import BOUNDARY, Array, draw_regions, panels
+from widemargin.report.figures import Picture as Panel
+from widemargin.report.store import Store, Stored
+from widemargin.report.tables import Table
+from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.single import Single
+from widemargin.workers import Job, Tick, Workers
+from widemargin_studies import plane
+
+TITLE = "App. D.1: the max-margin boundary of LMS-5"
+SETS = tuple(LMS5(seed=seed) for seed in range(1, 6))
+REFINEMENTS = 4
+ERROR = 1e-4
+"""How far a measured distance may be off: found by measuring once more with one refinement less, see the table."""
+
+
+class NearestNeighbour(nn.Module):
+    """The class of the nearest point; logits are minus the distance to the nearest point of each class."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        super().__init__()
+        # Parameters, though nothing trains them: they are what says which type and device the rule works in.
+        self.classes = nn.ParameterList(
+            nn.Parameter(cloud.points[cloud.labels == label].double(), requires_grad=False)
+            for label in range(cloud.classes)
+        )
+
+    def forward(self, points: Tensor) -> Tensor:
+        # The quick form by matrix products loses the digits that matter next to the boundary.
+        exact = "donot_use_mm_for_euclid_dist"
+        return torch.stack([-torch.cdist(points, own, compute_mode=exact).amin(1) for own in self.classes], 1)
+
+
+@dataclass(frozen=True)
+class OneFeature:
+    """The best vertical line between two classes, class 1 to its right; the margin is negative if there is none."""
+
+    threshold: float
+    margin: float
+
+
+def one_feature(cloud: Cloud) -> OneFeature:
+    x = cloud.points[:, 0].double()
+    left, right = float(x[cloud.labels == 0].max()), float(x[cloud.labels == 1].min())
+    return OneFeature((left + right) / 2, (right - left) / 2)
+
+
+def key(data: LMS5) -> str:
+    return hashlib.sha256(repr(("max-margin", data, REFINEMENTS)).encode()).hexdigest()[:16]
+
+
+def run(store: Store, workers: Workers) -> None:
+    todo = [data for data in SETS if key(data) not in store]
+    workers.do([Job(f"LMS-5, data seed {data.seed}", 2, measure, (data, store)) for data in todo], "Max-margin")
+
+
+def missing(store: Store) -> int:
+    return sum(key(data) not in store for data in SETS)
+
+
+def measure(data: LMS5, store: Store, tick: Tick) -> None:
+    cloud = data.draw()
+    rule = Single(at_input(NearestNeighbour(cloud)))
+    found = margins(rule, cloud, refinements=REFINEMENTS)
+    tick(1)
+    coarser = margins(rule, cloud, refinements=REFINEMENTS - 1)
+    line = one_feature(cloud)
+    numbers = {
+        "errors": found.errors,
+        "changed": float(np.abs(found.margin - coarser.margin).max()),
+        "threshold": line.threshold,
+        "one feature": line.margin,
+    }
+    arrays = {"margin": found.margin, "best": found.best, **plane.picture_arrays(rule, cloud)}
+    store.save(key(data), {"data": repr(data), "rule": "nearest neighbour"}, numbers, arrays, {})
+    tick(2)
+
+
+def report(store: Store) -> Report:
+    found = [store.load(key(data)) for data in SETS]
+    return Report(
+        TITLE,
+        "Does the nearest-neighbour boundary give every point of LMS-5 its best margin, and how much does x alone give?",
+        f"Data seeds {' '.join(str(data.seed) for data in SETS)}; {SETS[0].count} points each, linear and slab margin "
+        f"{SETS[0].linear_margin}; distances from a grid refined {REFINEMENTS} times. Nothing is trained.",
+        verdicts(found),
+        (table(found),),
+        (picture(found),),
+    )
+
+
+def measured(stored: Stored) -> Margins:
+    return Margins(stored.arrays["margin"], stored.arrays["best"])
+
+
+def table(found: list[Stored]) -> Table:
+    rows = []
+    for data, stored in zip(SETS, found, strict=True):
+        own, line = measured(stored), stored.numbers["one feature"]
+        rows.append(
+            (
+                str(data.seed),
+                f"{own.best.min():.4f}",
+                f"{own.margin.min():.4f}",
+                f"{_shortfall(own):.1e}",
+                f"{stored.numbers['changed']:.1e}",
+                f"{line:.4f}",
+                f"{100 * (1 - line / own.best.min()):.0f} %",
+            )
+        )
+    return Table(
+        "Margins of the nearest-neighbour rule, and of the best vertical line",
+        ("data seed", "m*", "smallest", "most short", "refining", "x alone", "it loses"),
+        tuple(rows),
+        "m*: half the smallest distance between the classes, the most that any boundary can give every point. Smallest: "
+        "the smallest margin measured. Most short: by how much any point's measured margin is below its own best. "
+        "Refining: the largest change of a distance by the last refinement.",
+    )
+
+
+def verdicts(found: list[Stored]) -> tuple[Verdict, ...]:
+    own = [measured(stored) for stored in found]
+    changed = max(stored.numbers["changed"] for stored in found)
+    short = max(_shortfall(each) for each in own)
+    off = max(abs(each.margin.min() - each.best.min()) for each in own)
+    kept = [stored.numbers["one feature"] / each.best.min() for stored, each in zip(found, own, strict=True)]
+    return (
+        Verdict(
+            f"Distances are measured to {ERROR:g}.",
+            changed <= ERROR,
+            f"the last refinement changes none of {sum(each.margin.size for each in own)} by more than {changed:.1e}",
+        ),
+        Verdict(
+            "The nearest-neighbour boundary gives every point at least its best margin.",
+            short <= ERROR and sum(each.errors for each in own) == 0,
+            f"no point falls short by more than {short:.1e}; errors: {' '.join(str(each.errors) for each in own)}",
+        ),
+        Verdict(
+            "Its smallest margin is m*: it is a max-margin boundary.",
+            bool(off <= ERROR),
+            f"differs from m* by at most {off:.1e}; m* = {' '.join(f'{each.best.min():.4f}' for each in own)}",
+        ),
+        Verdict(
+            "A boundary that uses x alone separates the classes, with less margin: the price of the simplicity bias.",
+            0 < min(kept) and max(kept) < 1,
+            f"it keeps {100 * np.mean(kept):.0f} % of m* on average, {100 * min(kept):.0f} to {100 * max(kept):.0f} % "
+            f"over {len(kept)} data seeds",
+        ),
+    )
+
+
+def _shortfall(found: Margins) -> float:
+    return float(np.maximum(found.best - found.margin, 0.0).max())
+
+
+def picture(found: list[Stored]) -> Picture:
+    figure, (axes,) = panels(1, len(found), size=2.5)
+    for panel, data, stored in zip(axes, SETS, found, strict=True):
+        drawn = Panel(*(stored.arrays[name] for name in ("points", "labels", "x", "y", "lead")))
+        draw_regions(panel, drawn)
+        panel.axvline(stored.numbers["threshold"], color=BOUNDARY, linewidth=1.0, linestyle="dotted")
+        pair = closest_pair(drawn.points, drawn.labels)
+        panel.plot(pair[:, 0], pair[:, 1], color="#b2182b", linewidth=2.0, zorder=4)
+        panel.set_title(f"data seed {data.seed}: m* = {stored.arrays['best'].min():.3f}", fontsize=10)
+    return Picture(
+        "app-max-margin",
+        figure,
+        "Solid: the nearest-neighbour boundary, the max-margin reference; dotted: the best vertical line; red: the two "
+        "points of different classes that are closest, 2 m* apart.",
+    )
+
+
+def closest_pair(points: Array, labels: Array) -> Array:
+    """[2, 2]: the two points of different classes that are nearest to each other."""
+    left, right = points[labels == 0], points[labels == 1]
+    distance = np.linalg.norm(left[:, None] - right[None], axis=-1)
+    i, j = np.unravel_index(distance.argmin(), distance.shape)
+    return np.stack([left[i], right[j]])

@@ -1,0 +1,106 @@
+"""App. C: LDP against UDP for a radius below, between and above the two distances to the best boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from widemargin.report.document import Picture, Report, Verdict
+from widemargin.report.figures import draw_landscape, label_grid, panels
+from widemargin.report.store import Store
+from widemargin.workers import Workers
+from widemargin_studies import pictorial
+from widemargin_studies.pictorial import FAR, NEAR, NORMS, ONE_STEP, PAIRS, RADII, SEEDS, STEPS, Case, Moves
+
+TITLE = "App. C: small, middle and large radius, LDP against UDP"
+SMALL, MIDDLE, LARGE = RADII
+SHOWN = SEEDS[1]
+
+
+def run(store: Store, workers: Workers) -> None:
+    pictorial.complete(store, workers, "App. C")
+
+
+def missing(store: Store) -> int:
+    return pictorial.missing(store)
+
+
+def report(store: Store) -> Report:
+    found = pictorial.moves(store)
+    return Report(
+        TITLE,
+        "Does UDP adapt the effective radius to each point, where LDP uses all of it everywhere?",
+        pictorial.settings(),
+        verdicts(found),
+        (pictorial.table(found, RADII),),
+        (picture(store, found),),
+    )
+
+
+def verdicts(found: Mapping[Case, Moves]) -> tuple[Verdict, ...]:
+    apart = {radius: max(float(pictorial.apart(found, norm, radius).max()) for norm in NORMS) for radius in RADII}
+    udp = {(norm, radius): found[norm, radius, "UDP"] for norm in NORMS for radius in RADII}
+    deepest = {radius: max(float(udp[norm, radius].beyond_network.max()) for norm in NORMS) for radius in RADII}
+    near, far = (
+        {radius: float(udp["l2", radius].length[:, points].mean()) for radius in RADII} for points in (NEAR, FAR)
+    )
+    return (
+        Verdict(
+            f"1°, eps = {SMALL} <= eps1 = {PAIRS.near}: LDP and UDP coincide (within one step), no point crosses.",
+            apart[SMALL] <= min(ONE_STEP.values()) and not _crossed(found, SMALL, NEAR) | _crossed(found, SMALL, FAR),
+            f"farthest apart {apart[SMALL]:.4f}; {_counts(found, SMALL)}",
+        ),
+        Verdict(
+            f"2°, eps1 < eps = {MIDDLE} < eps2: LDP takes the near points across the best boundary, not the far ones.",
+            _crossed(found, MIDDLE, NEAR) == 2 * len(SEEDS) * len(NORMS) and not _crossed(found, MIDDLE, FAR),
+            _counts(found, MIDDLE),
+        ),
+        Verdict(
+            f"3°, eps = {LARGE} >= eps2 = {PAIRS.far}: LDP takes all of them across.",
+            _crossed(found, LARGE, NEAR) + _crossed(found, LARGE, FAR) == 4 * len(SEEDS) * len(NORMS),
+            _counts(found, LARGE),
+        ),
+        Verdict(
+            "In no case does UDP cross the network's boundary by more than one step.",
+            all(own.beyond_network.max() <= ONE_STEP[norm] for (norm, _), own in udp.items()),
+            "deepest: " + ", ".join(f"{deepest[radius]:.3f} at eps {radius}" for radius in RADII),
+        ),
+        Verdict(
+            "UDP adapts locally: from case 2° to 3° its near points go no farther, its far points do.",
+            abs(near[LARGE] - near[MIDDLE]) <= ONE_STEP["l2"] < far[LARGE] - far[MIDDLE],
+            f"l2, mean way at eps {SMALL} / {MIDDLE} / {LARGE}: near "
+            f"{' / '.join(f'{near[radius]:.3f}' for radius in RADII)}, far "
+            f"{' / '.join(f'{far[radius]:.3f}' for radius in RADII)}",
+        ),
+    )
+
+
+def _crossed(found: Mapping[Case, Moves], radius: float, points: list[int], name: str = "LDP") -> int:
+    """How many points ended across the best boundary, over seeds and norms."""
+    return sum(int((found[norm, radius, name].beyond_best[:, points] > 0).sum()) for norm in NORMS)
+
+
+def _counts(found: Mapping[Case, Moves], radius: float) -> str:
+    of = 2 * len(SEEDS) * len(NORMS)
+    return "across the best boundary: " + "; ".join(
+        f"{name} near {_crossed(found, radius, NEAR, name)} and far {_crossed(found, radius, FAR, name)} of {of} each"
+        for name in pictorial.OBJECTIVES
+    )
+
+
+def picture(store: Store, found: Mapping[Case, Moves]) -> Picture:
+    figure, axes = panels(2, 3, size=3.2)
+    x, y, ahead = grid = pictorial.landscape(store, SHOWN)
+    shades = {"LDP": (pictorial.loss_of(1, ahead), "Purples"), "UDP": (pictorial.entropy_of(ahead), "Greens")}
+    for row, (name, (values, colours)) in zip(axes, shades.items(), strict=True):
+        for panel, radius in zip(row, RADII, strict=True):
+            draw_landscape(panel, x, y, values, colours)
+            pictorial.draw_moves(panel, grid, found["l2", radius, name], SHOWN, radius)
+    cases = (f"1°: eps = {SMALL} ≤ eps1", f"2°: eps1 < eps = {MIDDLE} < eps2", f"3°: eps = {LARGE} ≥ eps2")
+    label_grid(axes, cases, ("LDP, on the loss of the orange class", "UDP, on the entropy"))
+    return Picture(
+        "app-three-cases",
+        figure,
+        f"Seed {SHOWN}, l2 steps; darker is higher. Solid: the network's boundary; dashed: the best one, "
+        f"{PAIRS.near} = eps1 from the lower points and {PAIRS.far} = eps2 from the upper ones. Arrows: {STEPS} steps; "
+        "dotted: the ball that bounds them.",
+    )

@@ -1,0 +1,95 @@
+"""Figure 1: what loss-driven and uncertainty-driven perturbations do to points close to and far from the boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.lines import Line2D
+
+from widemargin.report.document import Picture, Report, Verdict
+from widemargin.report.figures import BEST, BOUNDARY, TINTS, draw_landscape, panels
+from widemargin.report.store import Store
+from widemargin.workers import Workers
+from widemargin_studies import pictorial
+from widemargin_studies.pictorial import NORMS, ONE_STEP, PAIRS, RADII, SEEDS, Case, Moves
+
+TITLE = "Fig. 1: where LDP and UDP drive the points"
+SMALL, LARGE = RADII[0], RADII[-1]
+SHOWN = SEEDS[1]
+
+
+def run(store: Store, workers: Workers) -> None:
+    pictorial.complete(store, workers, "Fig. 1")
+
+
+def missing(store: Store) -> int:
+    return pictorial.missing(store)
+
+
+def report(store: Store) -> Report:
+    found = pictorial.moves(store)
+    return Report(
+        TITLE,
+        "Does climbing the loss drive points across the boundary, and does climbing the uncertainty stop there?",
+        pictorial.settings(),
+        verdicts(found, pictorial.errors(store)),
+        (pictorial.table(found, (SMALL, LARGE)),),
+        (picture(store, found),),
+    )
+
+
+def verdicts(found: Mapping[Case, Moves], errors: list[int]) -> tuple[Verdict, ...]:
+    apart = {norm: float(pictorial.apart(found, norm, SMALL).max()) for norm in NORMS}
+    past_best = [found[norm, LARGE, "LDP"].beyond_best for norm in NORMS]
+    deepest = {norm: float(found[norm, LARGE, "UDP"].beyond_network.max()) for norm in NORMS}
+    return (
+        Verdict(
+            "Every network classifies its four points.",
+            max(errors) == 0,
+            f"errors in {len(errors)} seeds: {' '.join(map(str, errors))}",
+        ),
+        Verdict(
+            f"For eps = {SMALL} <= eps1 = {PAIRS.near}, LDP and UDP coincide within one step.",
+            all(apart[norm] <= ONE_STEP[norm] for norm in NORMS),
+            "farthest apart: " + ", ".join(f"{norm} {apart[norm]:.4f} (step {ONE_STEP[norm]:.3f})" for norm in NORMS),
+        ),
+        Verdict(
+            f"For eps = {LARGE} >= eps2 = {PAIRS.far}, LDP takes every point across the best boundary: wrong labels.",
+            all(bool((beyond > 0).all()) for beyond in past_best),
+            pictorial.of_both(found, LARGE, "LDP", lambda own: pictorial.across(own.beyond_best)),
+        ),
+        Verdict(
+            f"For eps = {LARGE}, UDP takes no point across the network's boundary by more than one step.",
+            all(deepest[norm] <= ONE_STEP[norm] for norm in NORMS),
+            pictorial.of_both(found, LARGE, "UDP", lambda own: pictorial.across(own.beyond_network)),
+        ),
+        Verdict(
+            "UDP therefore takes no point across the best boundary.",
+            all(bool((found[norm, LARGE, "UDP"].beyond_best == 0).all()) for norm in NORMS),
+            pictorial.of_both(found, LARGE, "UDP", lambda own: pictorial.across(own.beyond_best))
+            + ": as far as the network's boundary is off the best one",
+        ),
+    )
+
+
+def picture(store: Store, found: Mapping[Case, Moves]) -> Picture:
+    figure, ((small, loss, entropy),) = panels(1, 3, size=3.6)
+    grid = pictorial.landscape(store, SHOWN)
+    small.contourf(*grid, levels=[-1e9, 0, 1e9], colors=TINTS[:2])
+    draw_landscape(loss, *grid[:2], pictorial.loss_of(1, grid[2]), "Purples")
+    draw_landscape(entropy, *grid[:2], pictorial.entropy_of(grid[2]), "Greens")
+    for axes, radius, name in ((small, SMALL, "LDP"), (loss, LARGE, "LDP"), (entropy, LARGE, "UDP")):
+        pictorial.draw_moves(axes, grid, found["l2", radius, name], SHOWN, radius)
+    ends = found["l2", SMALL, "UDP"].end[SEEDS.index(SHOWN)]
+    small.scatter(ends[:, 0], ends[:, 1], marker="x", s=30, color="#111111", linewidths=1.2, zorder=5)
+    small.set_title(f"(a) eps = {SMALL}: LDP (arrows), UDP (x)", fontsize=10)
+    loss.set_title(f"(b) eps = {LARGE}: LDP, loss of the orange class", fontsize=10)
+    entropy.set_title(f"(c) eps = {LARGE}: UDP, entropy", fontsize=10)
+    lines = [Line2D([], [], color=BOUNDARY, linewidth=1.4), Line2D([], [], color=BEST, linestyle="dashed")]
+    figure.legend(lines, ["network's boundary θ", "best boundary θ*"], loc="outside lower center", ncols=2, fontsize=9)
+    return Picture(
+        "fig1",
+        figure,
+        f"Seed {SHOWN}, l2 steps; darker is higher. Arrows: from a clean point to where the search takes it; "
+        "dotted: the ball that bounds them.",
+    )

@@ -1,0 +1,248 @@
+"""Two pairs of points, one close together, one far apart: where do loss and uncertainty drive them?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.patches import Circle
+
+from widemargin.data.toy import Cloud
+from widemargin.measure.boundary import Window, lead, log_probs
+from widemargin.measure.margin import margins
+from widemargin.networks.mlp import Widths
+from widemargin.perturb.ascent import Ascent, Fixed, Steepest
+from widemargin.perturb.balls import L2, OPEN, Ball, Linf
+from widemargin.perturb.objectives import perturbed_log_entropy, perturbed_loss
+from widemargin.perturb.search import Search
+from widemargin.plan import Adam, Plan
+from widemargin.recipes import standard
+from widemargin.report.figures import BEST, BOUNDARY, COLOURS, Array, bare, draw_points
+from widemargin.report.store import Store
+from widemargin.report.tables import Table
+from widemargin.rng import Rng
+from widemargin.run import Run
+from widemargin.uncertainty.abreast import Abreast
+from widemargin.workers import Job, Tick, Workers
+from widemargin_studies import plane
+
+
+@dataclass(frozen=True)
+class TwoPairs:
+    """Mirror images left (class 0) and right (class 1) of x = 0, which is therefore the best boundary.
+
+    The lower pair lies at distance `near` from it, the upper one at `far`: the paper's eps1 << eps2.
+    """
+
+    near: float = 0.15
+    far: float = 0.9
+    height: float = 0.7
+
+    def draw(self) -> Cloud:
+        right = torch.tensor([[self.near, -self.height], [self.far, self.height]])
+        return Cloud(torch.cat([right * torch.tensor([-1.0, 1.0]), right]), torch.tensor([0, 0, 1, 1]))
+
+
+PAIRS = TwoPairs()
+NEAR, FAR = [0, 2], [1, 3]
+"""Which of its points are which."""
+SEEDS = range(200, 210)
+NETWORK = Widths((2, 64, 64, 2))
+# Stopped early: the points are classified, but the answers are not yet so sure that the landscapes are cliffs.
+PLAN = Plan(150, Adam(1e-3))
+STEP, STEPS = 0.02, 75
+WINDOW = Window(-1.45, 1.45, -1.45, 1.45)
+RADII = (0.1, 0.5, 1.2)
+"""Below eps1, between the two, and above eps2."""
+
+NORMS: Mapping[str, Callable[[float], Ball]] = {"l2": partial(L2, box=OPEN), "l-inf": partial(Linf, box=OPEN)}
+ONE_STEP = {"l2": STEP, "l-inf": STEP * 2**0.5}
+"""How far a single step can go in the plane."""
+OBJECTIVES = {"LDP": perturbed_loss, "UDP": perturbed_log_entropy}
+Case = tuple[str, float, str]
+SEARCHES: Mapping[Case, Search] = {
+    (norm, radius, name): Search(objective, ball(radius), Ascent(Fixed(STEPS), Steepest(STEP)))
+    for norm, ball in NORMS.items()
+    for radius in RADII
+    for name, objective in OBJECTIVES.items()
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Where one search took the four points, for every seed."""
+
+    start: Array
+    labels: Array
+    end: Array
+    """[seed, point, 2]"""
+    margin: Array
+    """[seed, point]: how far the end is from the network's boundary, negative beyond it."""
+
+    @property
+    def length(self) -> Array:
+        return np.asarray(np.linalg.norm(self.end - self.start, axis=-1))
+
+    @property
+    def beyond_network(self) -> Array:
+        """How far each point ended on the wrong side of the network's boundary."""
+        return np.asarray(np.maximum(-self.margin, 0.0))
+
+    @property
+    def beyond_best(self) -> Array:
+        """The same for the best boundary, x = 0."""
+        return np.asarray(np.maximum(-self.end[..., 0] * np.sign(self.start[:, 0]), 0.0))
+
+
+def runs() -> list[Run]:
+    return [Run(PAIRS, NETWORK, standard(), PLAN, seed) for seed in SEEDS]
+
+
+def key(run: Run) -> str:
+    return hashlib.sha256(repr((run, SEARCHES)).encode()).hexdigest()[:16]
+
+
+def complete(store: Store, workers: Workers, title: str) -> None:
+    todo = [run for run in runs() if key(run) not in store]
+    steps = PLAN.updates + len(todo)
+    workers.do([Job("LDP and UDP, two pairs", steps, _move, (todo, store))] if todo else [], title)
+
+
+def missing(store: Store) -> int:
+    return sum(key(run) not in store for run in runs())
+
+
+def _move(todo: Sequence[Run], store: Store, tick: Tick) -> None:
+    cloud = PAIRS.draw()
+    x, y = WINDOW.grid(plane.PICTURE_RESOLUTION)
+    abreast, _ = plane.trained(todo, tick)
+    by_search = torch.stack([moved(abreast, search, cloud) for search in SEARCHES.values()], 1)
+    for i, (run, network, ends) in enumerate(zip(todo, abreast.split(), by_search, strict=True)):
+        # Start and ends in one cloud: the window of the measurement then holds them all.
+        every = torch.cat([cloud.points, ends.flatten(0, 1)])
+        found = margins(network, Cloud(every, cloud.labels.repeat(len(ends) + 1)), resolution=101).margin
+        answers = log_probs(network, WINDOW.points(len(x))).reshape(len(x), len(x), -1)
+        arrays = {
+            "end": ends.numpy(),
+            "margin": found.reshape(-1, len(cloud.points)),
+            "x": x,
+            "y": y,
+            "lead": lead(answers, 1),
+        }
+        store.save(key(run), plane.describe(run), {"errors": int((found[: len(cloud.points)] < 0).sum())}, arrays, {})
+        tick(PLAN.updates + i + 1)
+
+
+def moved(abreast: Abreast, search: Search, cloud: Cloud) -> torch.Tensor:
+    """[network, point, 2]: where each network's search takes the points."""
+    points, labels = cloud.points.repeat(abreast.abreast, 1), cloud.labels.repeat(abreast.abreast)
+    # No search here draws anything: the seeds do not matter, only their number.
+    rng = Rng.seeded(*range(abreast.abreast))
+    return torch.unflatten(points + search(abreast, points, labels, rng), 0, (abreast.abreast, -1))
+
+
+def errors(store: Store) -> list[int]:
+    """How many of the four points each network misclassifies before anything moves."""
+    return [store.load(key(run)).numbers["errors"] for run in runs()]
+
+
+def moves(store: Store) -> dict[Case, Moves]:
+    cloud = PAIRS.draw()
+    loaded = [store.load(key(run)).arrays for run in runs()]
+    return {
+        case: Moves(
+            cloud.points.numpy(),
+            cloud.labels.numpy(),
+            np.stack([arrays["end"][i] for arrays in loaded]),
+            np.stack([arrays["margin"][i + 1] for arrays in loaded]),
+        )
+        for i, case in enumerate(SEARCHES)
+    }
+
+
+def landscape(store: Store, seed: int) -> tuple[Array, Array, Array]:
+    """x, y and the lead of class 1 on the grid, for one network."""
+    arrays = store.load(key(runs()[SEEDS.index(seed)])).arrays
+    return arrays["x"], arrays["y"], arrays["lead"]
+
+
+def loss_of(label: int, ahead: Array) -> Array:
+    """Cross-entropy of a class, from the lead of class 1."""
+    return np.asarray(np.logaddexp(0.0, -ahead if label == 1 else ahead))
+
+
+def entropy_of(ahead: Array) -> Array:
+    """Entropy of two classes, from the lead of either: p * -log p for both."""
+    return sum((np.exp(-loss_of(label, ahead)) * loss_of(label, ahead) for label in (0, 1)), np.zeros_like(ahead))
+
+
+def across(beyond: Array) -> str:
+    return f"{(beyond > 0).sum()} of {beyond.size} across, the deepest by {beyond.max():.3f}"
+
+
+def of_both(found: Mapping[Case, Moves], radius: float, name: str, evidence: Callable[[Moves], str]) -> str:
+    return "; ".join(f"{norm}: {evidence(found[norm, radius, name])}" for norm in NORMS)
+
+
+def apart(found: Mapping[Case, Moves], norm: str, radius: float) -> Array:
+    """[seed, point]: how far LDP's end and UDP's are from each other."""
+    ends = [found[norm, radius, name].end for name in OBJECTIVES]
+    return np.asarray(np.linalg.norm(ends[0] - ends[1], axis=-1))
+
+
+def table(found: Mapping[Case, Moves], radii: Sequence[float]) -> Table:
+    rows = [
+        (
+            f"{name}, {norm}, eps {radius:g}",
+            _of_pairs(100.0 * (own.beyond_network > 0), 0),
+            _of_pairs(100.0 * (own.beyond_best > 0), 0),
+            f"{own.beyond_network.max():.3f}",
+            f"{own.beyond_best.max():.3f}",
+            _of_pairs(own.length, 2),
+        )
+        for radius in radii
+        for (norm, r, name), own in found.items()
+        if r == radius
+    ]
+    return Table(
+        "Where the perturbed points end: near pair / far pair",
+        ("search", "across θ %", "across θ* %", "past θ", "past θ*", "way"),
+        tuple(rows),
+        f"Shares and means of {len(SEEDS)} seeds x 2 points. θ: the network's boundary; θ*: the best one, {PAIRS.near} "
+        f"from the near points and {PAIRS.far} from the far ones. Past: the deepest of all points. Way: Euclidean "
+        "distance from start to end.",
+    )
+
+
+def _of_pairs(values: Array, digits: int) -> str:
+    return " / ".join(f"{values[:, pair].mean():.{digits}f}" for pair in (NEAR, FAR))
+
+
+def settings() -> str:
+    return (
+        f"{PAIRS}, ours: the paper draws by hand. Seeds {SEEDS[0]}..{SEEDS[-1]}; MLP {NETWORK.widths}, ReLU, standard "
+        f"training, {PLAN}. Both searches take {STEPS} steps of {STEP} from the clean point, to show how far they go; "
+        "in training, UDP draws the number of steps."
+    )
+
+
+def draw_moves(axes: Axes, grid: tuple[Array, Array, Array], found: Moves, seed: int, radius: float) -> None:
+    """Arrows from start to end, the balls, the network's boundary (solid) and the best one (dashed)."""
+    x, y, ahead = grid
+    axes.contour(x, y, ahead, levels=[0.0], colors=BOUNDARY, linewidths=1.4)
+    axes.axvline(0.0, color=BEST, linewidth=1.0, linestyle="dashed")
+    for start, end, label in zip(found.start, found.end[SEEDS.index(seed)], found.labels, strict=True):
+        axes.add_patch(
+            Circle(tuple(start), radius, fill=False, color=COLOURS[label], linewidth=0.6, linestyle="dotted")
+        )
+        head = min(10.0, 60 * float(np.linalg.norm(end - start)))
+        arrow = {"arrowstyle": "-|>", "mutation_scale": head, "color": COLOURS[label], "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", xy=tuple(end), xytext=tuple(start), arrowprops=arrow | {"linewidth": 1.3}, zorder=4)
+    draw_points(axes, found.start, found.labels, size=32)
+    axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    bare(axes)
