@@ -113,9 +113,7 @@ def _with_state() -> Network:
     norm = nn.BatchNorm1d(8)
     nn.init.uniform_(norm.running_mean, -0.1, 0.1)
     nn.init.uniform_(norm.running_var, 0.5, 1.5)
-    return Single(
-        at_input(nn.Sequential(nn.Linear(FEATURES, 8), norm, nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 5)))
-    )
+    return Single(at_input(nn.Sequential(nn.Linear(FEATURES, 8), norm, nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 5))))
 
 
 def _cut_in_two() -> Network:

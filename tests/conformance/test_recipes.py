@@ -5,6 +5,9 @@ import inspect
 
 import pytest
 import torch
+from torch import Tensor, nn
+
+import widemargin
 from cases import (
     METHODS,
     ONE_MLP,
@@ -16,9 +19,6 @@ from cases import (
     Setting,
     is_random,
 )
-from torch import Tensor, nn
-
-import widemargin
 from widemargin import InTrainMode, Method, Network, Rng, Search, Single, at_input
 
 every_method = pytest.mark.parametrize("method", METHODS, ids=repr)

@@ -1,4 +1,5 @@
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -17,18 +18,31 @@ dimensions = st.integers(1, 6)
 numbers = st.floats(-3, 3, allow_subnormal=False).map(lambda x: 0.0 if abs(x) < 1e-9 else x)
 
 
+@dataclass(frozen=True)
+class Place:
+    """A centre in a box, often on its edge, and a delta: plain numbers, since strategies must not build a Box."""
+
+    radius: float
+    bounds: tuple[tuple[float, ...], tuple[float, ...]] | None
+    center: list[float]
+    delta: list[float]
+
+    def seen_by(self, norm: type) -> tuple[Ball, Tensor, Tensor]:
+        box = OPEN if self.bounds is None else Box(*self.bounds)
+        return norm(self.radius, box), *torch.tensor([[self.center], [self.delta]], dtype=torch.float64)
+
+
 @st.composite
-def places(draw: st.DrawFn) -> tuple[float, Box, Tensor, Tensor]:
-    """A radius, a box, a centre inside it (often on its edge) and a delta: [1, d] in float64."""
+def places(draw: st.DrawFn) -> Place:
     d = draw(dimensions)
     vector = st.lists(numbers, min_size=d, max_size=d)
-    center, delta = draw(vector), draw(vector)
     gaps = st.lists(st.sampled_from([0.0, 0.05, 0.4, 1.0, math.inf]), min_size=d, max_size=d)
+    center = draw(vector)
     low = tuple(c - g for c, g in zip(center, draw(gaps), strict=True))
     high = tuple(c + g for c, g in zip(center, draw(gaps), strict=True))
     assume(all(a < b for a, b in zip(low, high, strict=True)))
     radius = draw(st.sampled_from([0.0, 0.1, 0.7, 2.0, 50.0]))
-    return radius, draw(st.sampled_from([Box(low, high), OPEN])), *torch.tensor([[center], [delta]]).double()
+    return Place(radius, draw(st.sampled_from([(low, high), None])), center, draw(vector))
 
 
 def nearest_by_bisection(ball: Ball, delta: Tensor, center: Tensor) -> Tensor:
@@ -59,12 +73,11 @@ def nearest_by_bisection(ball: Ball, delta: Tensor, center: Tensor) -> Tensor:
 
 @every_norm
 @given(place=places())
-def test_projection_is_the_nearest_point_of_ball_and_box(norm: type, place: tuple[float, Box, Tensor, Tensor]) -> None:
-    radius, box, center, delta = place
-    ball = norm(radius, box)
+def test_projection_is_the_nearest_point_of_ball_and_box(norm: type, place: Place) -> None:
+    ball, center, delta = place.seen_by(norm)
     projected = ball.project(delta, center)
-    down, up = box.room(center)
-    assert (ball.norm(projected) <= radius + 1e-12).all()
+    down, up = ball.box.room(center)
+    assert (ball.norm(projected) <= ball.radius + 1e-12).all()
     assert ((projected >= down) & (projected <= up)).all()
     torch.testing.assert_close(projected, nearest_by_bisection(ball, delta, center), rtol=1e-7, atol=1e-7)
     torch.testing.assert_close(ball.project(projected, center), projected, rtol=0, atol=1e-12)
@@ -72,9 +85,8 @@ def test_projection_is_the_nearest_point_of_ball_and_box(norm: type, place: tupl
 
 @every_norm
 @given(place=places())
-def test_projection_leaves_alone_what_is_inside(norm: type, place: tuple[float, Box, Tensor, Tensor]) -> None:
-    radius, box, center, delta = place
-    ball = norm(radius, box)
+def test_projection_leaves_alone_what_is_inside(norm: type, place: Place) -> None:
+    ball, center, delta = place.seen_by(norm)
     inside = ball.project(delta, center) * 0.9
     torch.testing.assert_close(ball.project(inside, center), inside, rtol=1e-12, atol=1e-12)
 

@@ -139,7 +139,7 @@ def test_a_search_of_a_divergence_must_not_start_at_the_center(climbed: Objectiv
 
 @pytest.mark.parametrize("climbed", [clean_loss, clean_loss - 0.5 * clean_entropy], ids=repr)
 def test_a_search_of_what_does_not_move_is_refused(climbed: Objective) -> None:
-    with pytest.raises(ValueError, match="^a search must climb something that changes as the point moves, got clean"):
+    with pytest.raises(ValueError, match=r"^a search must climb something that changes as the point moves, got clean"):
         Search(climbed, Linf(0.3), Ascent(Fixed(1), Steepest(0.1)))
 
 

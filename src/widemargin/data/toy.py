@@ -7,20 +7,19 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
 from widemargin.data.checks import check_labels, check_points
-from widemargin.shapes import Labels, PerSample
+from widemargin.shapes import PerSample
 
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Labelled points."""
+    """Labelled points: [rows, features] and [rows]."""
 
-    points: Float[Tensor, "B F"]
-    labels: Labels
+    points: Tensor
+    labels: Tensor
 
     def __post_init__(self) -> None:
         check_points(self.points)
@@ -28,7 +27,7 @@ class Cloud:
 
     @property
     def classes(self) -> int:
-        return int(self.labels.max()) + 1
+        return int(self.labels.max()) + 1 if self.labels.numel() else 0
 
     def best_margins(self, p: float = 2.0) -> PerSample:
         """Half the way to the nearest point of another class: no boundary can give all points more.

@@ -1,0 +1,34 @@
+from itertools import islice
+
+import pytest
+import torch
+
+from widemargin import Rng
+from widemargin.data.batches import batches
+
+
+def test_without_a_size_a_batch_is_everything_in_order() -> None:
+    for rows in islice(batches(5, None, Rng.seeded(0)), 3):
+        assert rows.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_pass_holds_nothing_twice_and_the_next_has_another_order() -> None:
+    drawn = list(islice(batches(10, 3, Rng.seeded(0)), 6))
+    first, second = torch.cat(drawn[:3]), torch.cat(drawn[3:])
+    assert all(len(rows) == 3 for rows in drawn)
+    for one_pass in (first, second):
+        assert len(one_pass.unique()) == 9
+    assert not torch.equal(first, second)
+
+
+def test_networks_abreast_get_what_each_would_get_alone() -> None:
+    together = islice(batches(30, 4, Rng.seeded(0, 1, 2)), 5)
+    alone = zip(*(islice(batches(10, 4, Rng.seeded(seed)), 5) for seed in range(3)), strict=True)
+    for rows, parts in zip(together, alone, strict=True):
+        assert torch.equal(rows, torch.cat([10 * block + part for block, part in enumerate(parts)]))
+
+
+@pytest.mark.parametrize("size", [0, -1, 11])
+def test_a_batch_needs_at_least_one_point_and_no_more_than_there_are(size: int) -> None:
+    with pytest.raises(ValueError, match=rf"^the batch size must be in 1..10, the number of points, got {size}$"):
+        next(batches(20, size, Rng.seeded(0, 1)))

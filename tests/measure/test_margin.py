@@ -1,0 +1,134 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from widemargin import Cloud, Network, Rng, Single, TwoGaussians, at_input, margins
+from widemargin.measure.boundary import Window, lead, log_probs, zero_lines
+
+POINTS = 2 * Rng.seeded(0).uniform(torch.empty(12, 2)) - 1
+CLOUD = Cloud(POINTS, torch.arange(12) % 2)
+
+
+def linear(weight: list[list[float]], bias: list[float]) -> Network:
+    layer = nn.Linear(2, len(weight)).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor(weight, dtype=torch.float64))
+        layer.bias.copy_(torch.tensor(bias, dtype=torch.float64))
+    return Single(at_input(layer))
+
+
+class Disc(nn.Module):
+    """Inside a circle the first class leads by radius^2 - |x|^2."""
+
+    def __init__(self, radius: float) -> None:
+        super().__init__()
+        self.radius = nn.Parameter(torch.tensor(radius, dtype=torch.float64))
+
+    def forward(self, points: Tensor) -> Tensor:
+        inside = self.radius**2 - (points**2).sum(1)
+        return torch.stack([inside, torch.zeros_like(inside)], 1)
+
+
+@settings(max_examples=10)
+@given(angle=st.floats(0, 2 * math.pi), offset=st.floats(-0.5, 0.5))
+def test_margins_of_a_line_are_the_signed_distances_to_it(angle: float, offset: float) -> None:
+    """The foot of every perpendicular must lie in the window, which reaches past the cloud by its best margin."""
+    normal = np.array([math.cos(angle), math.sin(angle)])
+    signed = CLOUD.points.double().numpy() @ normal - offset
+    window = Window.around(CLOUD)
+    feet = CLOUD.points.double().numpy() - signed[:, None] * normal
+    within = (feet > [window.left, window.bottom]).all(1) & (feet < [window.right, window.top]).all(1)
+    assume(within.sum() > 3)
+    measured = margins(linear([[0.0, 0.0], normal.tolist()], [0.0, -offset]), CLOUD, resolution=41).margin
+    expected = np.where(CLOUD.labels == 1, signed, -signed)
+    np.testing.assert_allclose(measured[within], expected[within], atol=1e-6)
+    assert (np.sign(measured) == np.sign(expected)).all()
+
+
+@pytest.mark.parametrize("radius", [0.4, 0.8])
+def test_margins_of_a_circle_are_the_signed_distances_to_it(radius: float) -> None:
+    measured = margins(Single(at_input(Disc(radius))), CLOUD, resolution=101).margin
+    outside = CLOUD.points.double().norm(dim=1).numpy() - radius
+    np.testing.assert_allclose(measured, np.where(CLOUD.labels == 1, outside, -outside), atol=1e-5)
+
+
+def test_three_classes_have_margins_to_the_nearest_of_their_rivals() -> None:
+    """Three sectors: x is ahead, -x is ahead, or y is ahead of both."""
+    cloud = Cloud(torch.tensor([[0.8, 0.1], [-0.7, 0.0], [0.0, 0.9], [0.1, -0.8]]), torch.tensor([0, 1, 2, 0]))
+    network = linear([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], [0.0, 0.0, 0.0])
+    diagonal = math.sqrt(0.5)
+    expected = [0.7 * diagonal, 0.7 * diagonal, 0.9 * diagonal, 0.1]
+    np.testing.assert_allclose(margins(network, cloud, resolution=101).margin, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("winner", "signs"), [(0, [1, -1]), (1, [-1, 1])])
+def test_without_a_boundary_margins_are_infinite_and_errors_still_count(winner: int, signs: list[int]) -> None:
+    cloud = Cloud(torch.tensor([[0.0, 0.0], [1.0, 1.0]]), torch.tensor([0, 1]))
+    network = linear([[0.0, 0.0], [0.0, 0.0]], [1.0 - winner, float(winner)])
+    measured = margins(network, cloud, resolution=21)
+    assert measured.margin.tolist() == [sign * math.inf for sign in signs]
+    assert (measured.errors, measured.accuracy) == (1, 0.5)
+
+
+def test_summaries_are_shares_of_the_best_margins() -> None:
+    """Four points on a line, classes at -1 and -3 against +1 and +2: best margins 1, 2, 1 and 1.5."""
+    cloud = Cloud(torch.tensor([[-1.0, 0.0], [-3.0, 0.1], [1.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 0, 1, 1]))
+    measured = margins(linear([[0.0, 0.0], [1.0, 0.0]], [0.0, 0.5]), cloud, resolution=51)
+    np.testing.assert_allclose(measured.margin, [0.5, 2.5, 1.5, 2.5], atol=1e-6)
+    np.testing.assert_allclose(measured.share, [0.5, 1.0, 1.0, 1.0], atol=1e-6)
+    assert measured.worst == pytest.approx(0.5)
+    assert measured.median == pytest.approx(1.0)
+    assert measured.mean == pytest.approx(3.5 / 4)
+    assert measured.accuracy == 1
+
+
+def test_measuring_leaves_the_network_as_it_was() -> None:
+    network = Single(at_input(nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))))
+    network.train().head[1].eval()
+    before = [module.training for module in network.modules()]
+    margins(network, CLOUD, resolution=11, refinements=1)
+    assert [module.training for module in network.modules()] == before
+    assert network.head[1].num_batches_tracked == 0
+
+
+def test_answers_keep_the_shape_of_the_points() -> None:
+    network = linear([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], [0.0, 0.0, 0.0])
+    points = np.linspace(-1, 1, 24).reshape(3, 4, 2)
+    answers = log_probs(network, points)
+    assert answers.shape == (3, 4, 3)
+    np.testing.assert_allclose(np.exp(answers).sum(-1), 1)
+    np.testing.assert_allclose(lead(answers, 0), points[..., 0] - np.maximum(points[..., 1], points.mean(-1)))
+
+
+def test_the_window_holds_the_cloud_and_its_rim() -> None:
+    cloud = Cloud(torch.tensor([[0.0, 0.0], [2.0, 1.0]]), torch.tensor([0, 1]))
+    assert Window.around(cloud, pad=0.5) == Window(-0.5, 2.5, -0.5, 1.5)
+    rim = 1.1 * math.sqrt(5) / 2
+    assert Window.around(cloud).left == pytest.approx(-rim)
+    corners = Window(0.0, 2.0, -1.0, 1.0).points(2)
+    assert corners.tolist() == [[0.0, -1.0], [2.0, -1.0], [0.0, 1.0], [2.0, 1.0]]
+
+
+def test_zero_lines_run_where_values_change_sign() -> None:
+    x = y = np.linspace(-1, 1, 5)
+    (line,) = zero_lines(x, y, np.tile(x - 0.25, (5, 1)))
+    np.testing.assert_allclose(line[:, 0], 0.25)
+    assert zero_lines(x, y, np.ones((5, 5))) == []
+
+
+@pytest.mark.parametrize(
+    ("cloud", "message"),
+    [
+        (TwoGaussians().draw(), "the boundary is drawn in the plane: points must have 2 features, got 1"),
+        (Cloud(POINTS, torch.zeros(12, dtype=torch.int64)), "a boundary lies between classes: the cloud must hold at"),
+    ],
+    ids=["one feature", "one class"],
+)
+def test_clouds_without_a_boundary_to_draw_are_refused(cloud: Cloud, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        Window.around(cloud)

@@ -1,0 +1,142 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from widemargin import (
+    L2,
+    LMS5,
+    OPEN,
+    Abreast,
+    Adam,
+    Cosine,
+    Linf,
+    Method,
+    Plan,
+    Record,
+    Rng,
+    Single,
+    Widths,
+    at_input,
+    friendly,
+    pgd,
+    r_fgsm,
+    standard,
+    trades,
+    train,
+    udp,
+    udp_near,
+    udp_projected,
+    udpr,
+)
+
+BALL = Linf(0.3, OPEN)
+METHODS = [
+    pgd(BALL, 0.1, 3),
+    r_fgsm(L2(0.3, OPEN), 0.2),
+    friendly(BALL, 0.1, 4, patience=1),
+    trades(BALL, 0.1, 3, weight=2.0),
+    udp_near(L2(0.3, OPEN), 0.1, 4, scale=0.1),
+    udp_projected(L2(0.3, OPEN), 3, scale=0.1),
+]
+CLOUD = LMS5(count=24).draw()
+POINTS, LABELS = CLOUD.points.double(), CLOUD.labels
+PLAN = Plan(20, Adam(0.01, Cosine()))
+
+
+def fresh(seed: int) -> nn.Module:
+    return Widths((2, 8, 2)).build(Rng.seeded(seed, purpose="weights").generators[0]).double()
+
+
+def alone(seed: int, method: Method, plan: Plan = PLAN) -> tuple[Single, list[Record]]:
+    network = Single(at_input(fresh(seed)))
+    return network, list(train(network, POINTS, LABELS, method, plan, Rng.seeded(seed)))
+
+
+@pytest.mark.parametrize(
+    ("method", "batch"), [(method, None) for method in METHODS] + [(udpr(BALL, 0.1, 4, weight=0.5), 7)], ids=repr
+)
+def test_seeds_trained_abreast_become_what_each_becomes_alone(method: Method, batch: int | None) -> None:
+    plan = Plan(20, Adam(0.01, Cosine()), batch)
+    together = Abreast([fresh(seed) for seed in range(3)])
+    records = list(train(together, POINTS.repeat(3, 1), LABELS.repeat(3), method, plan, Rng.seeded(0, 1, 2)))
+    losses = []
+    for seed, trained in enumerate(together.split()):
+        single, own = alone(seed, method, plan)
+        losses.append([record.loss for record in own])
+        for a, b in zip(trained.parameters(), single.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
+    assert [r.loss for r in records] == pytest.approx(torch.tensor(losses).mean(0).tolist(), abs=1e-6)
+
+
+def test_the_seed_decides_the_network() -> None:
+    (first, _), (again, _), (other, _) = (alone(seed, udp(BALL, 0.1, 3)) for seed in (0, 0, 1))
+    for a, b, c in zip(first.parameters(), again.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+        assert not torch.equal(a, c)
+
+
+def test_records_count_the_updates_and_the_loss_falls() -> None:
+    _, records = alone(0, standard(), Plan(150, Adam(0.02)))
+    assert [record.update for record in records] == list(range(1, 151))
+    assert records[-1].loss < 0.3 * records[0].loss
+
+
+def test_the_first_record_is_the_loss_before_any_update() -> None:
+    network, records = Single(at_input(fresh(0))), alone(0, standard())[1]
+    assert records[0].loss == pytest.approx(nn.functional.cross_entropy(network(POINTS), LABELS).item())
+
+
+def test_nothing_happens_until_records_are_asked_for() -> None:
+    network = Single(at_input(fresh(0)))
+    before = [parameter.detach().clone() for parameter in network.parameters()]
+    records = train(network, POINTS, LABELS, standard(), PLAN, Rng.seeded(0))
+    assert all(torch.equal(a, b) for a, b in zip(network.parameters(), before, strict=True))
+    next(records)
+    assert not any(torch.equal(a, b) for a, b in zip(network.parameters(), before, strict=True))
+
+
+class Watching(nn.Module):
+    """Notes the mode it is called in, and whether gradients are recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2).double()
+        self.seen: list[tuple[bool, bool]] = []
+
+    def forward(self, points: Tensor) -> Tensor:
+        self.seen.append((self.training, self.layer.weight.requires_grad))
+        return self.layer(points)
+
+
+def test_the_search_sees_eval_mode_and_the_descent_sees_train_mode() -> None:
+    watching = Watching()
+    network = Single(at_input(watching)).eval()
+    list(train(network, POINTS, LABELS, pgd(BALL, 0.1, 2), Plan(1, Adam(0.01)), Rng.seeded(0)))
+    tried, *searched, descended = watching.seen
+    assert tried == (False, True)
+    assert searched == [(False, False)] * 2
+    assert descended == (True, True)
+    assert network.training
+
+
+@pytest.mark.parametrize(
+    ("head", "points", "labels", "message"),
+    [
+        (nn.Linear(2, 2), POINTS * torch.nan, LABELS, "points must be finite, got NaN or infinity in row 0"),
+        (nn.Linear(2, 2), POINTS, LABELS.double(), "labels must be whole numbers"),
+        (nn.Linear(2, 2), POINTS, LABELS + 1, "labels must be in 0..1 for 2 classes, got 1..2"),
+        (nn.Linear(2, 2), POINTS, LABELS[:-1], r"labels must have shape \[24\], one for every point, got \[23\]"),
+        (nn.Linear(2, 1), POINTS, LABELS, r"the network must return logits of shape \[24, classes\]"),
+        (nn.Sequential(nn.Linear(2, 2), nn.Softmax(-1)), POINTS, LABELS, "the network must return logits, got rows"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_trained_is_refused(head: nn.Module, points: Tensor, labels: Tensor, message: str) -> None:
+    network = Single(at_input(head)).double()
+    with pytest.raises(ValueError, match=f"^{message}"):
+        next(train(network, points, labels, standard(), PLAN, Rng.seeded(0)))
+
+
+def test_a_batch_larger_than_the_data_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^the batch size must be in 1..24, the number of points, got 25$"):
+        alone(0, standard(), Plan(1, Adam(0.01), batch=25))

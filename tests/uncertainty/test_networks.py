@@ -1,0 +1,107 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from widemargin import MLP, Abreast, Ensemble, Rng, Single, after, at_input
+from widemargin.uncertainty.network import check_network, in_eval_mode
+
+POINTS = torch.linspace(-1, 1, 18).view(6, 3)
+
+
+def test_a_cut_leaves_the_function_as_it_was() -> None:
+    layers = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4))
+    whole = layers(POINTS)
+    for cut in (at_input(layers), after(layers, 1), after(layers, 2)):
+        network = Single(cut)
+        torch.testing.assert_close(network.logits(network.encode(POINTS)), whole[None])
+        torch.testing.assert_close(network(POINTS), whole.log_softmax(-1))
+    assert torch.equal(Single(at_input(layers)).encode(POINTS), POINTS)
+    assert torch.equal(Single(after(layers, 1)).encode(POINTS), layers[0](POINTS))
+
+
+@pytest.mark.parametrize("layers", [0, 3, -1])
+def test_a_cut_must_leave_two_halves(layers: int) -> None:
+    with pytest.raises(ValueError, match=rf"^layers must be in 1..2 for 3 layers, got {layers}$"):
+        after(nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4)), layers)
+
+
+def test_an_ensemble_answers_with_every_member() -> None:
+    members = [MLP(3, 4), MLP(3, 7, 4)]
+    answer = Ensemble(members).logits(POINTS)
+    assert torch.equal(answer, torch.stack([member(POINTS) for member in members]))
+    with pytest.raises(ValueError, match=r"^an Ensemble needs at least one member, got none$"):
+        Ensemble([])
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_networks_abreast_answer_for_their_own_block_alone(blocks: int) -> None:
+    singles = [MLP(3, 5, 4) for _ in range(blocks)]
+    parts = POINTS.chunk(blocks)
+    expected = torch.cat([single(part) for single, part in zip(singles, parts, strict=True)])
+    network = Abreast(singles)
+    torch.testing.assert_close(network.logits(POINTS), expected[None])
+    for single, part, again in zip(singles, parts, network.split(), strict=True):
+        torch.testing.assert_close(again.logits(part)[0], single(part))
+
+
+def test_networks_here_add_nothing_to_the_loss() -> None:
+    for network in (Single(at_input(MLP(3, 4))), Ensemble([MLP(3, 4)]), Abreast([MLP(3, 4)])):
+        assert network.penalty() == 0
+
+
+def mixed_modes() -> Single:
+    network = Single(at_input(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 2))))
+    network.train().head[1].eval()
+    return network
+
+
+def test_every_module_gets_its_own_mode_back_even_after_an_error() -> None:
+    network = mixed_modes()
+    before = [module.training for module in network.modules()]
+
+    def fail_in_eval_mode() -> None:
+        with in_eval_mode(network):
+            assert not any(module.training for module in network.modules())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail_in_eval_mode()
+    assert [module.training for module in network.modules()] == before
+
+
+def test_trying_a_network_counts_its_classes_and_leaves_it_alone() -> None:
+    network = mixed_modes()
+    buffers = [buffer.clone() for buffer in network.buffers()]
+    before = [module.training for module in network.modules()]
+    assert check_network(network, POINTS) == 2
+    assert [module.training for module in network.modules()] == before
+    assert all(torch.equal(now, then) for now, then in zip(network.buffers(), buffers, strict=True))
+
+
+class Answering(nn.Module):
+    def __init__(self, answer: Tensor) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def forward(self, points: Tensor) -> Tensor:
+        return self.answer
+
+
+ROWS = Rng.seeded(0).normal(torch.empty(6, 3))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (ROWS.softmax(-1), "the network must return logits, got rows that look like probabilities: remove its softmax"),
+        (ROWS / 0, "the network must return finite logits, got NaN or infinity on the first points"),
+        (ROWS[:, :1], r"the network must return logits of shape \[6, classes\] with at least 2 classes, got \[6, 1\]"),
+        (ROWS[:, 0], r"the network must return logits of shape \[6, classes\] with at least 2 classes, got \[6\]"),
+        (ROWS[:4], r"the network must return logits of shape \[6, classes\] with at least 2 classes, got \[4, 3\]"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("kind", [lambda head: Single(at_input(head)), lambda head: Ensemble([head])])
+def test_answers_that_are_no_logits_are_refused(kind: object, answer: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        check_network(kind(Answering(answer)), POINTS)
