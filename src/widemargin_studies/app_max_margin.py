@@ -94,7 +94,7 @@ def report(store: Store) -> Report:
     found = [store.load(key(data)) for data in SETS]
     return Report(
         TITLE,
-        "Does the nearest-neighbour boundary give every point of LMS-5 its best margin, and how much does x alone give?",
+        "Does the nearest-neighbour boundary give every point of LMS-5 its best margin?  How much does x alone give?",
         f"Data seeds {' '.join(str(data.seed) for data in SETS)}; {SETS[0].count} points each, linear and slab margin "
         f"{SETS[0].linear_margin}; distances from a grid refined {REFINEMENTS} times. Nothing is trained.",
         verdicts(found),
@@ -126,7 +126,7 @@ def table(found: list[Stored]) -> Table:
         "Margins of the nearest-neighbour rule, and of the best vertical line",
         ("data seed", "m*", "smallest", "most short", "refining", "x alone", "it loses"),
         tuple(rows),
-        "m*: half the smallest distance between the classes, the most that any boundary can give every point. Smallest: "
+        "m*: half the smallest distance between the classes, the most that any boundary can give all points. Smallest: "
         "the smallest margin measured. Most short: by how much any point's measured margin is below its own best. "
         "Refining: the largest change of a distance by the last refinement.",
     )
@@ -156,7 +156,7 @@ def verdicts(found: list[Stored]) -> tuple[Verdict, ...]:
         ),
         Verdict(
             "A boundary that uses x alone separates the classes, with less margin: the price of the simplicity bias.",
-            0 < min(kept) and max(kept) < 1,
+            min(kept) > 0 and max(kept) < 1,
             f"it keeps {100 * np.mean(kept):.0f} % of m* on average, {100 * min(kept):.0f} to {100 * max(kept):.0f} % "
             f"over {len(kept)} data seeds",
         ),
@@ -170,7 +170,8 @@ def _shortfall(found: Margins) -> float:
 def picture(found: list[Stored]) -> Picture:
     figure, (axes,) = panels(1, len(found), size=2.5)
     for panel, data, stored in zip(axes, SETS, found, strict=True):
-        drawn = Panel(*(stored.arrays[name] for name in ("points", "labels", "x", "y", "lead")))
+        shown = {name: stored.arrays[name] for name in ("points", "labels", "x", "y", "lead")}
+        drawn = Panel(wrong=stored.arrays["margin"] < 0, **shown)
         draw_regions(panel, drawn)
         panel.axvline(stored.numbers["threshold"], color=BOUNDARY, linewidth=1.0, linestyle="dotted")
         pair = closest_pair(drawn.points, drawn.labels)
