@@ -107,11 +107,22 @@ def test_log_mutual_information_is_exact(classes: int, data: st.DataObject) -> N
     drawn = data.draw(random_logits(3, classes))
     logits = one_sample(drawn, torch.float64)
     assert gradient(predictive.log_mutual_information, logits).isfinite().all()
-    information = exact.mutual_information(drawn)
-    # Members that agree to so many digits leave nothing of float64 to tell their disagreement by.
-    if information > 1e-18:
-        value = float(exact.mp.log(information))
+    if len({tuple(x - row[0] for x in row) for row in drawn}) > 1:
+        value = float(exact.mp.log(exact.mutual_information(drawn)))
         assert predictive.log_mutual_information(logits).item() == pytest.approx(value, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("sure", [50.0, 1e3, 1e4])
+def test_mutual_information_lives_where_the_entropies_have_underflowed(sure: float) -> None:
+    """Two members, sure of the same class, one a little more than the other."""
+    drawn = [[sure, 0.0], [sure + 1, 0.0]]
+    logits = one_sample(drawn, torch.float64)
+    value = float(exact.mp.log(exact.mutual_information(drawn)))
+    assert value < -sure
+    assert predictive.log_mutual_information(logits).item() == pytest.approx(value, rel=1e-9)
+    slope = gradient(predictive.log_mutual_information, logits)[:, 0].tolist()
+    true_slope = [[float(x) for x in row] for row in exact.gradient_of_log(exact.mutual_information, drawn)]
+    assert slope == [pytest.approx(row, rel=1e-6) for row in true_slope]
 
 
 @every_dtype

@@ -11,6 +11,7 @@ from widemargin.shapes import LogProbs, MemberLogits, PerSample
 
 # Below this probability q, log(-log(1 - q)) is log q + q / 2 to float precision.
 _LOG_SMALL = -10.0
+_LOG_NOTHING = -1e6
 
 
 def log_mean_prob(logits: MemberLogits) -> LogProbs:
@@ -92,21 +93,35 @@ def log_mutual_information(logits: MemberLogits) -> PerSample:
     if len(logits) < 2:
         raise ValueError("mutual information needs at least 2 members, got 1: use entropy, or an Ensemble")
     log_probs = logits.log_softmax(-1)
-    ratio = log_probs - (log_probs.logsumexp(0) - math.log(len(logits)))
+    mean = log_probs.logsumexp(0) - math.log(len(logits))
+    # Where all are sure of one class, their log-probabilities of it round to 0: take them from those of the others.
+    top = mean.detach().argmax(-1, keepdim=True)
+    of_top = _log_of_top(log_probs, top.expand(len(logits), -1, -1)) - _log_of_top(mean, top)
+    ratio = (log_probs - mean).scatter(-1, top.expand(len(logits), -1, -1), of_top)
     return (log_probs + _log_g(ratio)).logsumexp((0, -1)) - math.log(len(logits))
+
+
+def _log_of_top(log_probs: Tensor, top: Tensor) -> Tensor:
+    """[..., 1]: the log-probability of a class, from that of all others where it is the likelier."""
+    log_others = log_probs.scatter(-1, top, -torch.inf).logsumexp(-1, keepdim=True)
+    likelier = log_others < -math.log(2)
+    # A where() sends gradients through both branches: keep the unused one finite.
+    from_others = torch.log1p(-torch.where(likelier, log_others, -1.0).exp())
+    return torch.where(likelier, from_others, log_probs.gather(-1, top))
 
 
 def _log_g(r: Tensor) -> Tensor:
     """log(r - 1 + exp(-r)) for any r, each range by the form that neither cancels nor overflows there."""
     near, below = r.abs() < 1e-2, r < -1.0
-    # Members that agree to the last bit have g = 0; the floor keeps its log and gradient finite.
-    small = torch.where(near, r, 1e-3)
-    small = torch.where(small.abs() < 1e-15, 1e-15, small)
+    # Members that agree to the last bit have g = 0: a log far below all others, yet finite.
+    zero = r.abs() < torch.finfo(r.dtype).tiny
+    small = torch.where(near & ~zero, r, 1e-3)
     negative = torch.where(below, r, -2.0)
     middle = torch.where(near | below, 1.0, r)
     series = 2 * small.abs().log() - math.log(2) + torch.log1p(-small / 3 + small**2 / 12)
     far_below = -negative + torch.log1p((negative - 1) * negative.exp())
-    return torch.where(near, series, torch.where(below, far_below, (middle + torch.expm1(-middle)).log()))
+    rest = torch.where(below, far_below, (middle + torch.expm1(-middle)).log())
+    return torch.where(zero, _LOG_NOTHING, torch.where(near, series, rest))
 
 
 def top_two_gap(log_probs: LogProbs) -> PerSample:
