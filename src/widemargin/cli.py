@@ -11,12 +11,14 @@ from typing import Annotated
 import rich.console
 import rich.table
 import tyro
-from tyro.conf import Positional, subcommand
+from tyro.conf import Positional, arg, subcommand
 
 from widemargin import __version__
 from widemargin.report import study
 from widemargin.report.store import Store
 from widemargin.workers import Workers
+
+StudyName = Annotated[Positional[str], arg(metavar="NAME")]
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class StudyList:
 class StudyRun:
     """Do a study's work; what is stored already is not done again, so an interrupted study goes on."""
 
-    name: Positional[str]
+    name: StudyName
     """The study, as `widemargin study list` names it."""
     runs: Path = Path("runs")
     """Folder for the results."""
@@ -70,7 +72,7 @@ class StudyRun:
 class StudyReport:
     """Print a study's tables and verdicts, and write its figures, report.md and page.html."""
 
-    name: Positional[str]
+    name: StudyName
     """The study, as `widemargin study list` names it."""
     runs: Path = Path("runs")
     """Folder of stored results."""

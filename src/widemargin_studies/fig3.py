@@ -48,9 +48,10 @@ METHODS: Mapping[PointSet, Mapping[str, Method]] = {
 }
 Results = Mapping[PointSet, Mapping[str, Sequence[Margins]]]
 Methods = Mapping[PointSet, Mapping[str, Method]]
+Cells = Mapping[tuple[PointSet, str], Sequence[Run]]
 
 
-def cells(methods: Methods = METHODS, seeds: Sequence[int] = SEEDS) -> dict[tuple[PointSet, str], list[Run]]:
+def cells(methods: Methods = METHODS, seeds: Sequence[int] = SEEDS) -> Cells:
     return {
         (data, name): plane.runs_of(data, method, PLANS[data], seeds)
         for data, by_name in methods.items()
@@ -58,7 +59,7 @@ def cells(methods: Methods = METHODS, seeds: Sequence[int] = SEEDS) -> dict[tupl
     }
 
 
-def run_cells(runs: Mapping[tuple[PointSet, str], Sequence[Run]], store: Store, workers: Workers, title: str) -> None:
+def run_cells(runs: Cells, store: Store, workers: Workers, title: str) -> None:
     names = {own[0].method: name for (_, name), own in runs.items()}
     plane.complete([run for own in runs.values() for run in own], names, store, workers, title)
 
@@ -71,7 +72,7 @@ def missing(store: Store) -> int:
     return plane.missing([run for own in cells().values() for run in own], store)
 
 
-def results(runs: Mapping[tuple[PointSet, str], Sequence[Run]], store: Store) -> Results:
+def results(runs: Cells, store: Store) -> Results:
     found: dict[PointSet, dict[str, list[Margins]]] = {}
     for (data, name), own in runs.items():
         found.setdefault(data, {})[name] = [plane.measured(run, store) for run in own]
@@ -99,7 +100,7 @@ def margin_table(data: PointSet, found: Mapping[str, Sequence[Margins]], seeds: 
     )
 
 
-def regions(runs: Mapping[tuple[PointSet, str], Sequence[Run]], store: Store, name: str) -> Picture:
+def regions(runs: Cells, store: Store, name: str) -> Picture:
     """One column for each method, one row for each set; the first seed."""
     sets = list(dict.fromkeys(data for data, _ in runs))
     methods = list(dict.fromkeys(method for _, method in runs))

@@ -45,10 +45,13 @@ class Store:
         (partial / "numbers.json").write_text(json.dumps(numbers, indent=1) + "\n")
         for name, content in (("arrays", arrays), ("weights", weights)):
             save_file({k: np.ascontiguousarray(v) for k, v in content.items()}, partial / f"{name}.safetensors")
-        target = self.root / key
-        if target.exists():
-            shutil.rmtree(target)
-        os.rename(partial, target)
+        try:
+            os.rename(partial, self.root / key)
+        except OSError:
+            # A key names all that decides its numbers: whoever came first has stored the same.
+            shutil.rmtree(partial)
+            if key not in self:
+                raise
 
     def load(self, key: str) -> Stored:
         folder = self.root / key

@@ -1,0 +1,31 @@
+"""A method of your own: climb your own idea of doubt, and train on where that leads."""
+
+import widemargin as wm
+
+
+@wm.objective
+def doubt(pair: wm.Pair):
+    """Minus the lead of the first class over the second: 0 on the boundary."""
+    best_two = pair.perturbed().log_softmax(-1).mean(0).topk(2, -1).values
+    return -(best_two[:, 0] - best_two[:, 1])
+
+
+def main(updates: int = 1_000) -> wm.Margins:
+    search = wm.Search(doubt, wm.L2(0.3, wm.OPEN), wm.Ascent(wm.Uniform(1, 10), wm.Steepest(0.03)))
+    method = wm.Method(search, wm.clean_loss + 0.5 * wm.perturbed_loss)
+    print(method)
+
+    cloud = wm.TwoDistances().draw()
+    network = wm.Single(wm.at_input(wm.Widths((2, 64, 64, 2)).build(wm.Rng.seeded(0).generators[0])))
+    plan = wm.Plan(updates, wm.Adam(5e-3, wm.Cosine()))
+    for record in wm.train(network, cloud.points, cloud.labels, method, plan, wm.Rng.seeded(0)):
+        if record.update % 250 == 0:
+            print(f"update {record.update}: loss {record.loss:.4f}")
+
+    found = wm.margins(network, cloud)
+    print(f"errors {found.errors}, worst margin {found.worst:.2f} of the best possible, mean {found.mean:.2f}")
+    return found
+
+
+if __name__ == "__main__":
+    main()

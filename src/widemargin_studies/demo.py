@@ -1,0 +1,56 @@
+"""The demonstration: what each way of training does to the margin, on two point sets, in two minutes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from widemargin.perturb.balls import L2, OPEN, Linf
+from widemargin.recipes import udp_near, udpr
+from widemargin.report.document import Report
+from widemargin.report.store import Store
+from widemargin.workers import Workers
+from widemargin_studies import fig3, plane
+
+TITLE = "Demonstration: six ways of training, two point sets"
+SEEDS = range(5)
+UPDATES = 1_500
+"""Fewer than the studies take, to be quick."""
+
+METHODS: fig3.Methods = {
+    data: {
+        **methods,
+        "UDPR": udpr(Linf(0.5, OPEN), alpha=0.05, steps=10, weight=1.0),
+        "UDP-near": udp_near(L2(0.2, OPEN), alpha=0.02, steps=10, scale=0.05),
+    }
+    for data, methods in fig3.METHODS.items()
+}
+
+
+def cells() -> fig3.Cells:
+    return {
+        cell: [replace(run, plan=replace(run.plan, updates=UPDATES)) for run in own]
+        for cell, own in fig3.cells(METHODS, SEEDS).items()
+    }
+
+
+def run(store: Store, workers: Workers) -> None:
+    fig3.run_cells(cells(), store, workers, "Training")
+
+
+def missing(store: Store) -> int:
+    return plane.missing([run for own in cells().values() for run in own], store)
+
+
+def report(store: Store) -> Report:
+    runs = cells()
+    found = fig3.results(runs, store)
+    return Report(
+        "How wide is the margin?",
+        "Six ways to train the same network on two point sets. The dashed line is the boundary with the widest margin.",
+        f"Seeds {SEEDS[0]}..{SEEDS[-1]}, {UPDATES} updates; MLP {plane.NETWORK.widths}, ReLU. LDP-PGD and TRADES climb "
+        f"the loss (corridor: radius 0.25; LMS-5: the largest admissible, {fig3.ADMISSIBLE}); UDP-PGD and UDPR climb the "
+        "uncertainty with radius 0.5; UDP-near also lets near points count more.",
+        (),
+        tuple(fig3.margin_table(data, by_name, SEEDS) for data, by_name in found.items()),
+        (fig3.regions(runs, store, "margins"),),
+    )

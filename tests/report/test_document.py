@@ -1,0 +1,47 @@
+import io
+import re
+from pathlib import Path
+
+import rich.console
+
+from widemargin.report.document import Picture, Report, Verdict
+from widemargin.report.figures import panels
+from widemargin.report.tables import Table, mean_std
+
+
+def report() -> Report:
+    figure, axes = panels(1, 2)
+    axes[0][0].plot([0, 1], [1, 0])
+    return Report(
+        "Title & more",
+        "What was asked?",
+        "Seeds 0..4.",
+        (Verdict("UDP <stops>.", True, "0 of 66"), Verdict("TRADES fails.", False, "0 errors")),
+        (Table("Margins", ("method", "worst"), (("udp", "0.83 ± 0.05"),), "Note."),),
+        (Picture("fig", figure, "A 'quoted' caption"),),
+    )
+
+
+def test_the_page_is_self_contained_and_escaped(tmp_path: Path) -> None:
+    paths = report().write(tmp_path)
+    assert [path.name for path in paths] == ["fig.png", "report.md", "page.html"]
+    page = (tmp_path / "page.html").read_text()
+    assert re.findall(r"src='(.{22})", page) == ["data:image/png;base64,"]
+    assert not re.search(r"(href|src)=['\"]http", page)
+    assert "Title &amp; more" in page
+    assert "UDP &lt;stops&gt;." in page
+    assert page.count("class='held'") == page.count("class='not'") == 1
+
+
+def test_markdown_and_terminal_say_the_same(tmp_path: Path) -> None:
+    out = io.StringIO()
+    report().print(rich.console.Console(file=out, width=120))
+    report().write(tmp_path)
+    for text in (out.getvalue(), (tmp_path / "report.md").read_text()):
+        for words in ("Title & more", "0.83 ± 0.05", "not held", "TRADES fails.", "0 of 66"):
+            assert words in text
+
+
+def test_mean_and_sample_deviation() -> None:
+    assert mean_std([1.0, 2.0, 3.0]) == "2.00 ± 1.00"
+    assert mean_std([0.5], 1) == "0.5 ± 0.0"

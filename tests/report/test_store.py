@@ -1,0 +1,74 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from widemargin.report.store import Store
+
+ARRAYS = {"margin": np.array([0.1, -0.2]), "lead": np.eye(3, dtype=np.float32)}
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs")
+    assert "key" not in store
+    store.save("key", {"method": "udp", "seed": 3}, {"errors": 2}, ARRAYS, {})
+    assert "key" in store
+    found = store.load("key")
+    assert found.numbers == {"errors": 2}
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(found.arrays[name], array)
+    assert (tmp_path / "runs" / "key" / "run.yaml").read_text() == "method: udp\nseed: 3\n"
+
+
+def test_what_is_stored_is_never_overwritten(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.save("key", {}, {"errors": 2}, ARRAYS, {})
+    store.save("key", {}, {"errors": 0}, ARRAYS, {})
+    assert store.load("key").numbers == {"errors": 2}
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+
+
+def test_a_missing_or_damaged_result_is_one_sentence(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(ValueError, match=r"nothing is stored in .*key: run the study first"):
+        store.load("key")
+    store.save("key", {}, {}, ARRAYS, {})
+    (tmp_path / "key" / "arrays.safetensors").write_bytes(b"cut short")
+    with pytest.raises(ValueError, match=r"is damaged .*: delete it and run the study again"):
+        store.load("key")
+
+
+SAVE_FOR_EVER = """
+import numpy as np, sys
+from pathlib import Path
+from widemargin.report.store import Store
+store = Store(Path(sys.argv[1]))
+for i in range(100_000):
+    store.save(f"key-{i}-{sys.argv[2]}", {}, {"i": i}, {"a": np.full(20_000, i)}, {})
+    print(i, flush=True)
+"""
+
+
+def test_a_killed_writer_leaves_whole_results_only(tmp_path: Path) -> None:
+    for attempt in range(3):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", SAVE_FOR_EVER, str(tmp_path), str(attempt)], stdout=subprocess.PIPE
+        )
+        assert writer.stdout is not None
+        for _ in range(4):
+            writer.stdout.readline()
+        time.sleep(0.013)
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+        store = Store(tmp_path)
+        keys = [path.name for path in tmp_path.iterdir() if not path.name.startswith(".partial-")]
+        assert keys
+        for key in keys:
+            found = store.load(key)
+            assert (found.arrays["a"] == found.numbers["i"]).all()

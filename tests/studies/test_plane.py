@@ -1,0 +1,80 @@
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rich.console
+
+import widemargin as wm
+from widemargin.report.store import Store
+from widemargin.workers import Workers
+from widemargin_studies import app_corridor_sweep, app_two_distances, demo, fig3, plane
+
+SHORT = wm.Plan(30, wm.Adam(5e-3))
+
+
+@pytest.fixture
+def workers() -> Workers:
+    return Workers(rich.console.Console(file=io.StringIO()), 1)
+
+
+def test_a_run_is_measured_once_and_alike_alone_or_abreast(tmp_path: Path, workers: Workers) -> None:
+    method = wm.udp(wm.Linf(0.5, wm.OPEN), 0.05, 10)
+    runs = plane.runs_of(wm.TwoDistances(), method, SHORT, (0, 1, 2))
+    together, alone = Store(tmp_path / "together"), Store(tmp_path / "alone")
+    plane.complete(runs, {method: "udp"}, together, workers, "Training")
+    plane.complete(runs[1:2], {method: "udp"}, alone, workers, "Training")
+    assert plane.missing(runs, together) == 0
+    assert plane.missing(runs, alone) == 2
+    found, twin = plane.measured(runs[1], together), plane.measured(runs[1], alone)
+    np.testing.assert_allclose(found.margin, twin.margin, atol=2e-3)
+    before = (tmp_path / "together" / runs[0].key).stat().st_mtime_ns
+    plane.complete(runs, {method: "udp"}, together, workers, "Training")
+    assert (tmp_path / "together" / runs[0].key).stat().st_mtime_ns == before
+
+
+def test_the_key_names_all_that_decides_a_number() -> None:
+    run = wm.Run(wm.LMS5(1), wm.Widths((2, 8, 2)), wm.standard(), SHORT, 0)
+    others = [
+        replace(run, seed=1),
+        replace(run, data=wm.LMS5(2)),
+        replace(run, network=wm.Widths((2, 9, 2))),
+        replace(run, method=wm.max_entropy(0.1)),
+        replace(run, plan=replace(SHORT, updates=31)),
+    ]
+    assert len({run.key, *(other.key for other in others)}) == 6
+    assert replace(run).key == run.key
+    assert eval(repr(run), vars(wm)) == run
+
+
+@pytest.mark.parametrize("study", [fig3, demo, app_corridor_sweep])
+def test_studies_run_report_and_have_nothing_left(
+    study: object, tmp_path: Path, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (fig3, demo, app_corridor_sweep):
+        monkeypatch.setattr(module, "SEEDS", (0, 1))
+    monkeypatch.setattr(demo, "UPDATES", 5)
+    monkeypatch.setattr(app_corridor_sweep, "RADII", (0.05, 0.25, 0.45))
+    monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, updates=5))
+    monkeypatch.setattr(fig3, "PLANS", dict.fromkeys(fig3.PLANS, replace(SHORT, updates=5)))
+    store = Store(tmp_path / "runs")
+    with pytest.raises(ValueError, match="run the study first"):
+        study.report(store)  # type: ignore[attr-defined]
+    study.run(store, workers)  # type: ignore[attr-defined]
+    assert study.missing(store) == 0  # type: ignore[attr-defined]
+    paths = study.report(store).write(tmp_path / "report")  # type: ignore[attr-defined]
+    assert all(path.stat().st_size > 500 for path in paths)
+
+
+def test_two_distances_end_to_end(tmp_path: Path, workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_two_distances, "SEEDS", (0, 1))
+    monkeypatch.setattr(app_two_distances, "MEMBERS", 2)
+    monkeypatch.setattr(app_two_distances, "OSCILLATING", wm.Plan(20, wm.Adam(5e-3), batch=20))
+    monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, updates=20))
+    store = Store(tmp_path / "runs")
+    app_two_distances.run(store, workers)
+    assert app_two_distances.missing(store) == 0
+    report = app_two_distances.report(store)
+    assert len(report.verdicts) == 4
+    report.write(tmp_path / "report")
