@@ -33,6 +33,7 @@ class CropFlip:
         columns = left[:, None] + torch.where(mirrored[:, None], across.flip(0), across)
         rows = top[:, None] + torch.arange(height, device=images.device)
         padded = pad(images, (self.padding,) * 4)
-        # Whole rows first, then columns: two gathers read less than one index of four axes.
-        tall = padded.gather(2, rows[:, None, :, None].expand(-1, channels, -1, padded.shape[3]))
-        return tall.gather(3, columns[:, None, None, :].expand(-1, channels, height, -1))
+        # One gather over flattened images: several times as fast as one over rows and one over columns.
+        pixels = (rows[:, :, None] * padded.shape[3] + columns[:, None, :]).flatten(1)
+        taken = padded.flatten(2).gather(2, pixels[:, None].expand(-1, channels, -1))
+        return taken.view(count, channels, height, width)

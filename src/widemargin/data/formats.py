@@ -30,7 +30,10 @@ class File:
 
     @classmethod
     def read(cls, path: Path) -> File:
-        content = path.read_bytes()
+        try:
+            content = path.read_bytes()
+        except OSError as problem:
+            raise ValueError(f"{path} must be readable, got {problem}: see to its permissions") from None
         if content[:2] == b"\x1f\x8b":
             try:
                 content = gzip.decompress(content)

@@ -42,7 +42,9 @@ class Labelled:
     white: int = 1
 
     def __post_init__(self) -> None:
-        if self.stored.is_floating_point() or len(self.stored) == 0:
+        if len(self.stored) == 0:
+            raise ValueError("a set or a part of one must have at least one example, got none: use more examples")
+        if self.stored.is_floating_point():
             check_points(self.stored)
         check_labels(self.labels, len(self.stored), self.classes)
 

@@ -67,7 +67,8 @@ class Npz:
     def read(self) -> Labelled:
         path = _existing(self.path)
         try:
-            with np.load(path, allow_pickle=False) as file:
+            # Opened here, because numpy leaves a file open that it cannot read.
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 there = list(file.files)
                 found = [file[name] for name in (self.x, self.y) if name in there]
         except Exception as problem:
@@ -185,4 +186,7 @@ def _labelled(points: NDArray[np.generic], labels: NDArray[np.generic], path: Pa
     picture = points.dtype == np.uint8 and points.ndim == 4
     stored = np.ascontiguousarray(points, dtype=np.uint8 if picture else np.float32)
     origin = Origin(str(path), hashlib.sha256(path.read_bytes()).hexdigest()[:16])
-    return Labelled(torch.from_numpy(stored), torch.from_numpy(classes), names, origin, white=255 if picture else 1)
+    try:
+        return Labelled(torch.from_numpy(stored), torch.from_numpy(classes), names, origin, white=255 if picture else 1)
+    except ValueError as problem:
+        raise ValueError(f"{path}: {problem}") from None

@@ -44,41 +44,50 @@ class Source:
             warnings.warn(
                 f"{folder} differs from the published {self.title}: it is used as it is, and the run records that "
                 "(delete it to have the official files downloaded)",
-                stacklevel=2,
+                # At whoever called ImageSet.draw.
+                stacklevel=4,
             )
         return parts[0], parts[1]
 
     def locate(self) -> Path:
         """The first folder that holds every file, after a download if there is none."""
-        cache = cache_folder()
-        places, target = self._places(cache), cache / self.folders[0]
-        for place in places:
-            if not self._lacking(place):
-                return place
+        place = self.found()
+        return place if place is not None else self._downloaded()
+
+    def found(self) -> Path | None:
+        """The first folder of this machine that holds every file."""
+        return next((place for place in self._places() if not self._lacking(place)), None)
+
+    def _downloaded(self) -> Path:
+        target = cache_folder() / self.folders[0]
         try:
             download(self.remotes, target, self.terms, done=lambda: not self._lacking(target))
         except (OSError, ValueError) as problem:
-            raise ValueError(self._missing(places, problem)) from None
+            raise ValueError(self._missing(problem)) from None
         return target
 
-    def _places(self, cache: Path) -> list[Path]:
+    def _places(self) -> list[Path]:
         chosen = os.environ.get(VARIABLE)
         roots = [Path(chosen).expanduser()] if chosen else []
         system = [Path(self.system)] if self.system else []
-        local = [root / folder for root in [*roots, cache] for folder in self.folders]
+        local = [root / folder for root in [*roots, cache_folder()] for folder in self.folders]
         return local + system
 
     def _lacking(self, folder: Path) -> list[str]:
         return [name for name, _ in self.train + self.test if _stored(folder, name) is None]
 
-    def _missing(self, places: list[Path], problem: Exception) -> str:
-        lacking = {place: self._lacking(place) for place in places}
-        looked = [f"{p} (lacks {', '.join(some)})" if p.is_dir() and some else f"{p}" for p, some in lacking.items()]
+    def _missing(self, problem: Exception) -> str:
+        looked = ", ".join(self._looked(place) for place in self._places())
         names = ", ".join(name for name, _ in self.train + self.test)
         return (
-            f"{self.title} is neither in {', '.join(looked)} nor could it be downloaded ({problem}): put {names} into "
+            f"{self.title} is neither in {looked} nor could it be downloaded ({problem}): put {names} into "
             f"a folder {self.folders[0]} and let ${VARIABLE} name the folder around it{self.advice}"
         )
+
+    def _looked(self, place: Path) -> str:
+        lacking = self._lacking(place)
+        some_are_there = len(lacking) < len(self.train + self.test)
+        return f"{place} (lacks {', '.join(lacking)})" if some_are_there else str(place)
 
 
 def cache_folder() -> Path:
@@ -95,4 +104,7 @@ def _read(folder: Path, files: tuple[tuple[str, str], ...], decode: Decode, name
     checksums = [file.md5 for file in found]
     digest = hashlib.sha256(" ".join(checksums).encode()).hexdigest()[:16]
     origin = Origin(str(folder), digest, official=checksums == [checksum for _, checksum in files])
-    return Labelled(torch.from_numpy(pixels), torch.from_numpy(classes), names, origin, white=255)
+    try:
+        return Labelled(torch.from_numpy(pixels), torch.from_numpy(classes), names, origin, white=255)
+    except ValueError as problem:
+        raise ValueError(f"{folder}: {problem}") from None

@@ -76,7 +76,8 @@ def _parquet_columns(path: Path) -> dict[str, NDArray[Any]]:
             row = column.to_pylist().index(None) + 1
             raise ValueError(f"column {name!r} of {path} must have a value in every row, got none in row {row}")
         values = column.to_numpy()
-        columns[name] = np.array(column.to_pylist()) if values.dtype == object else values
+        text = values.dtype == object and all(isinstance(value, str) for value in values)
+        columns[name] = values.astype(np.str_) if text else values
     return columns
 
 
@@ -86,7 +87,7 @@ def _numbers(values: NDArray[Any], name: str, path: Path) -> NDArray[np.float32]
     if values.dtype.kind == "U" and (blank := np.isin(np.char.lower(values), _MISSING)).any():
         row = int(blank.argmax()) + 1
         raise ValueError(
-            f"column {name!r} of {path} must have a value in every row, got {values[row - 1]!r} in row {row}"
+            f"column {name!r} of {path} must have a value in every row, got {str(values[row - 1])!r} in row {row}"
         )
     try:
         with np.errstate(over="ignore"):

@@ -1,0 +1,137 @@
+"""Tables: numbers and a column of labels; whatever else is there is refused by its column's name."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from widemargin.data.labelled import Labelled
+from widemargin.data.own import Table
+
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def test_csv(tmp_path: Path) -> None:
+    read = _csv(tmp_path, "\ufeffheight, kind,wide\n1.5,oak,2\n\n-3e1,ash,4\n0, oak ,-1\n", label="kind")
+    assert read.points.dtype == torch.float32
+    assert read.points.tolist() == [[1.5, 2], [-30, 4], [0, -1]]
+    assert read.labels.tolist() == [1, 0, 1]
+    assert read.names == ("ash", "oak")
+    assert read.origin.official is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["10", "2", "1"], (1, 2, 10)),
+        (["-1", "1", "1"], (-1, 1)),
+        (["0.5", "1", "2"], ("0.5", "1", "2")),
+        (["none", "NA", "yes"], ("NA", "none", "yes")),
+        (["True", "False", "True"], ("False", "True")),
+    ],
+)
+def test_labels_of_any_kind(tmp_path: Path, labels: list[str], names: tuple[object, ...]) -> None:
+    read = _csv(tmp_path, "a,label\n" + "".join(f"1,{label}\n" for label in labels))
+    assert read.names == names
+    assert [str(read.names[k]) for k in read.labels.tolist()] == labels
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a line of names and at least one row, got 0 lines"),
+        ("a,label\n", "a line of names and at least one row, got 1 lines"),
+        ("a,b\n1,2\n", "must have the column 'label' of labels, got a, b: name yours"),
+        ("a,a,label\n1,2,3\n", "different names, got 'a' more than once"),
+        ("label\n1\n2\n", "one column besides 'label'"),
+        ("a,label\n1,0\n2\n", "must have 2 values, got 1 in row 2"),
+        ("a,bb,label\n1,2,0\n1,,1\n", "column 'bb' of .* must have a value in every row, got '' in row 2"),
+        ("a,bb,label\n1,2,0\n1,NA,1\n", "column 'bb' of .* must have a value in every row, got 'NA' in row 2"),
+        ("a,bb,label\n1,nan,0\n1,1,1\n", "column 'bb' of .* must have a value in every row, got 'nan' in row 1"),
+        ("a,bb,label\n1,2,0\n1,red,1\n", "column 'bb' of .* must hold numbers, got 'red': leave it out or encode"),
+        ("a,bb,label\n1,2,0\n1,inf,1\n", "column 'bb' of .* must hold finite 32-bit numbers, got inf in row 2"),
+        ("a,bb,label\n1,2,0\n1,1e300,1\n", "column 'bb' of .* must hold finite 32-bit numbers, got 1e300 in row 2"),
+        ("a,label\n1,0\n1,\n", "column 'label' of .* must have a label in every row, got none in row 2"),
+        ("a,label\n1,0\n1,0\n", "at least 2 classes, got 0"),
+    ],
+)
+def test_csv_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refusal:
+        _csv(tmp_path, text)
+    assert "\n" not in str(refusal.value)
+
+
+def test_csv_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_bytes(b"a,label\n\xff\xfe,1\n")
+    with pytest.raises(ValueError, match="must be a text file of comma-separated values"):
+        Table(str(tmp_path / "own.csv")).read()
+
+
+def test_parquet(tmp_path: Path) -> None:
+    columns = {"a": [1.5, 2.5, 3.5], "b": [1, 2, 3], "c": [True, False, True], "label": ["x", "y", "x"]}
+    read = _parquet(tmp_path, columns)
+    assert read.points.tolist() == [[1.5, 1, 1], [2.5, 2, 0], [3.5, 3, 1]]
+    assert read.labels.tolist() == [0, 1, 0]
+    assert read.names == ("x", "y")
+
+
+def test_parquet_of_categories(tmp_path: Path) -> None:
+    read = _parquet(tmp_path, {"a": [1.0, 2.0, 3.0], "label": pa.array(["x", "y", "x"]).dictionary_encode()})
+    assert read.labels.tolist() == [0, 1, 0]
+    assert read.names == ("x", "y")
+
+
+def test_parquet_and_csv_agree(tmp_path: Path) -> None:
+    a, b = _parquet(tmp_path, {"a": [1.0, 2.0], "label": [10, 9]}), _csv(tmp_path, "a,label\n1,10\n2,9\n")
+    assert torch.equal(a.points, b.points)
+    assert torch.equal(a.labels, b.labels)
+    assert a.names == b.names == (9, 10)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"a": [1.0, None], "label": [0, 1]}, "column 'a' of .* must have a value in every row, got none in row 2"),
+        (
+            {"a": [1.0, 2.0], "label": [None, "x"]},
+            "column 'label' of .* must have a value in every row, got none in row 1",
+        ),
+        ({"a": [1.0, np.nan], "label": [0, 1]}, "column 'a' of .* must hold finite 32-bit numbers, got nan in row 2"),
+        ({"a": ["x", "y"], "label": [0, 1]}, "column 'a' of .* must hold numbers, got 'x'"),
+        ({"a": [[1], [2]], "label": [0, 1]}, "column 'a' of .* must hold numbers"),
+        ({"a": [b"1", b"2"], "label": [0, 1]}, "column 'a' of .* must hold numbers"),
+        ({"a": np.array(["2020", "2021"], "M8[s]"), "label": [0, 1]}, "column 'a' of .* must hold numbers"),
+        ({"a": [1.0, 2.0], "label": [b"0", b"1"]}, "column 'label' of .* must hold numbers or text"),
+    ],
+)
+def test_parquet_refused(tmp_path: Path, columns: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _parquet(tmp_path, columns)
+
+
+@pytest.mark.parametrize("kept", [0, 3, 100, -1])
+def test_parquet_cut_off(tmp_path: Path, kept: int) -> None:
+    _parquet(tmp_path, {"a": [1.0, 2.0], "label": [0, 1]})
+    path = tmp_path / "own.parquet"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"must be a whole \.parquet file") as refusal:
+        Table(str(path)).read()
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_table_of_another_kind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "own.xlsx").write_text("")
+    with pytest.raises(ValueError, match=r"a table must be a \.csv or \.parquet file, got .*xlsx"):
+        Table(str(tmp_path / "own.xlsx")).read()
+
+
+def _csv(folder: Path, text: str, label: str = "label") -> Labelled:
+    (folder / "own.csv").write_text(text, encoding="utf-8")
+    return Table(str(folder / "own.csv"), label).read()
+
+
+def _parquet(folder: Path, columns: dict[str, object]) -> Labelled:
+    parquet.write_table(pa.table(columns), folder / "own.parquet")
+    return Table(str(folder / "own.parquet")).read()
