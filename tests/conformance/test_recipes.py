@@ -78,7 +78,7 @@ def test_all_parameters_get_finite_gradients(method: Method, setting: Setting) -
 @every_method
 def test_search_leaves_the_network_as_it_was(method: Method) -> None:
     network = WITH_STATE.network().train()
-    network.head[1].eval()
+    network.head[3].eval()
     network.head[4].bias.requires_grad_(False)
     network.head[0].weight.grad = torch.ones_like(network.head[0].weight)
     before = copy.deepcopy(network)
