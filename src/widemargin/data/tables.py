@@ -84,25 +84,26 @@ def _parquet_columns(path: Path) -> dict[str, NDArray[Any]]:
 def _numbers(values: NDArray[Any], name: str, path: Path) -> NDArray[np.float32]:
     if values.dtype.kind not in "biufU":
         raise ValueError(f"column {name!r} of {path} must hold numbers, got {values.dtype}: leave it out or encode it")
-    if values.dtype.kind == "U" and (blank := np.isin(np.char.lower(values), _MISSING)).any():
-        row = int(blank.argmax()) + 1
-        raise ValueError(
-            f"column {name!r} of {path} must have a value in every row, got {str(values[row - 1])!r} in row {row}"
-        )
     try:
         with np.errstate(over="ignore"):
             numbers = values.astype(np.float64).astype(np.float32)
     except ValueError:
-        text = next(value for value in values if not _is_number(value))
-        raise ValueError(
-            f"column {name!r} of {path} must hold numbers, got {str(text)!r}: leave it out or encode it as numbers"
-        ) from None
+        row = next(row for row, value in enumerate(values) if not _is_number(value))
+        raise _unfit(values, row, name, path) from None
     if not np.isfinite(numbers).all():
-        row = int((~np.isfinite(numbers)).argmax()) + 1
-        raise ValueError(
-            f"column {name!r} of {path} must hold finite 32-bit numbers, got {values[row - 1]} in row {row}"
-        )
+        raise _unfit(values, int((~np.isfinite(numbers)).argmax()), name, path)
     return numbers
+
+
+def _unfit(values: NDArray[Any], row: int, name: str, path: Path) -> ValueError:
+    got, column = str(values[row]), f"column {name!r} of {path}"
+    if got.lower() in _MISSING:
+        return ValueError(
+            f"{column} must have a value in every row, got {got!r} in row {row + 1}: fill or drop such rows"
+        )
+    if _is_number(got):
+        return ValueError(f"{column} must hold finite 32-bit numbers, got {got} in row {row + 1}")
+    return ValueError(f"{column} must hold numbers, got {got!r} in row {row + 1}: leave it out or encode it as numbers")
 
 
 def _check_names(names: list[str], path: Path) -> None:
