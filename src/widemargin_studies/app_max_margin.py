@@ -137,7 +137,7 @@ def verdicts(found: list[Stored]) -> tuple[Verdict, ...]:
     changed = max(stored.numbers["changed"] for stored in found)
     short = max(_shortfall(each) for each in own)
     off = max(abs(each.margin.min() - each.best.min()) for each in own)
-    kept = [stored.numbers["one feature"] / each.best.min() for stored, each in zip(found, own, strict=True)]
+    kept = [stored.numbers["one feature"] / float(each.best.min()) for stored, each in zip(found, own, strict=True)]
     return (
         Verdict(
             f"Distances are measured to {ERROR:g}.",

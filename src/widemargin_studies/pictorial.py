@@ -143,7 +143,7 @@ def moved(abreast: Abreast, search: Search, cloud: Cloud) -> torch.Tensor:
     points, labels = cloud.points.repeat(abreast.abreast, 1), cloud.labels.repeat(abreast.abreast)
     # No search here draws anything: the seeds do not matter, only their number.
     rng = Rng.seeded(*range(abreast.abreast))
-    return torch.unflatten(points + search(abreast, points, labels, rng), 0, (abreast.abreast, -1))
+    return torch.unflatten(points + search(abreast, points, labels, rng).delta, 0, (abreast.abreast, -1))
 
 
 def errors(store: Store) -> list[int]:

@@ -1,0 +1,63 @@
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rich.console
+import torch
+
+import widemargin as wm
+from widemargin.report.store import Store
+from widemargin.workers import Workers
+from widemargin_studies import app_max_margin as study
+
+
+def test_the_rule_answers_with_distances() -> None:
+    cloud = wm.Cloud(torch.tensor([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]]), torch.tensor([0, 1, 1]))
+    rule = study.NearestNeighbour(cloud)
+    answers = rule(torch.tensor([[0.0, 0.0], [3.0, 4.0]], dtype=torch.float64))
+    np.testing.assert_allclose(answers, [[0.0, -1.0], [-5.0, 0.0]], atol=1e-12)
+
+
+def test_two_points_halve_their_distance() -> None:
+    cloud = wm.Cloud(torch.tensor([[0.0, 0.0], [0.6, 0.8]]), torch.tensor([0, 1]))
+    found = wm.margins(wm.Single(wm.at_input(study.NearestNeighbour(cloud))), cloud, resolution=51)
+    np.testing.assert_allclose(found.margin, [0.5, 0.5], atol=1e-6)
+
+
+def test_the_best_vertical_line() -> None:
+    points = torch.tensor([[-0.5, 9.0], [-0.1, 0.0], [0.3, 5.0], [0.9, 1.0]])
+    line = study.one_feature(wm.Cloud(points, torch.tensor([0, 0, 1, 1])))
+    np.testing.assert_allclose([line.threshold, line.margin], [0.1, 0.2], rtol=1e-6)
+    assert study.one_feature(wm.Cloud(points, torch.tensor([0, 1, 0, 1]))).margin < 0
+
+
+def test_the_closest_pair() -> None:
+    points, labels = np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0], [1.2, 1.0]]), np.array([0, 0, 1, 1])
+    np.testing.assert_allclose(study.closest_pair(points, labels), [[1.0, 1.0], [1.2, 1.0]])
+
+
+def test_the_study_measures_the_reference_and_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "SETS", (wm.LMS5(seed=1, count=30), wm.LMS5(seed=2, count=30)))
+    monkeypatch.setattr(study.plane, "PICTURE_RESOLUTION", 41)
+    store = Store(tmp_path / "runs")
+    study.run(store, Workers(rich.console.Console(file=io.StringIO()), 1))
+    assert study.missing(store) == 0
+    report = study.report(store)
+    assert all(verdict.held for verdict in report.verdicts)
+    assert len(report.tables[0].rows) == 2
+    assert report.write(tmp_path / "report")[0].stat().st_size > 0
+
+
+def test_a_rule_that_is_off_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shifted(study.NearestNeighbour):
+        def forward(self, points: torch.Tensor) -> torch.Tensor:
+            return super().forward(points + torch.tensor([0.01, 0.0]))
+
+    monkeypatch.setattr(study, "SETS", (wm.LMS5(seed=1, count=30),))
+    monkeypatch.setattr(study.plane, "PICTURE_RESOLUTION", 41)
+    monkeypatch.setattr(study, "NearestNeighbour", Shifted)
+    store = Store(tmp_path / "runs")
+    study.run(store, Workers(rich.console.Console(file=io.StringIO()), 1))
+    held = [verdict.held for verdict in study.report(store).verdicts]
+    assert held[1:3] == [False, False]
