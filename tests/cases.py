@@ -66,7 +66,7 @@ WITH_BALL: dict[str, Callable[[Ball], Method]] = {
     "udp_single_step": udp_single_step,
     "udp_trades": lambda ball: udp_trades(ball, ball.radius / 3, STEPS, weight=2.0),
     "udp_near": lambda ball: udp_near(ball, ball.radius / 3, STEPS, scale=0.1),
-    "udp_projected": lambda ball: udp_projected(ball, STEPS, scale=0.1),
+    "udp_projected": lambda ball: udp_projected(ball, STEPS),
 }
 PERTURBING = [make(ball) for make in WITH_BALL.values() for ball in BALLS]
 METHODS = [make() for make in WITHOUT_BALL.values()] + PERTURBING

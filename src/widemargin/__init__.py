@@ -2,7 +2,7 @@
 
 from widemargin.data.toy import LMS5, Cloud, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
 from widemargin.measure.margin import Margins, margins
-from widemargin.method import Even, Method, Nearness
+from widemargin.method import Even, Method, Nearness, SelfScaledNearness
 from widemargin.networks.mlp import MLP, Widths
 from widemargin.perturb.ascent import (
     Ascent,
@@ -35,7 +35,7 @@ from widemargin.perturb.objectives import (
     perturbed_mutual_information,
     soft_cross_entropy,
 )
-from widemargin.perturb.search import InTrainMode, Search, Unperturbed
+from widemargin.perturb.search import InTrainMode, Moved, Search, Unperturbed
 from widemargin.plan import Adam, Constant, Cosine, Plan
 from widemargin.recipes import (
     fgsm,
@@ -92,6 +92,7 @@ __all__ = [
     "Margins",
     "Method",
     "Misclassified",
+    "Moved",
     "NarrowCorridor",
     "Nearness",
     "Network",
@@ -104,6 +105,7 @@ __all__ = [
     "Rng",
     "Run",
     "Search",
+    "SelfScaledNearness",
     "Single",
     "Steepest",
     "ToZero",

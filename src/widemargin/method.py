@@ -12,16 +12,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from widemargin.perturb.objectives import Objective, Pair
-from widemargin.perturb.search import Perturbation
-from widemargin.shapes import Encoded, Labels, Points
+from widemargin.perturb.search import Moved, Perturbation
+from widemargin.shapes import Labels, Points
 from widemargin.uncertainty.network import Network
 
-Distances = Float[Tensor, "networks rows"]
-"""How far the search moved each sample; every network abreast weighs its own samples only."""
+Ways = Float[Tensor, "networks rows"]
+"""How far the search went for each sample; every network abreast weighs its own samples only."""
 
 
 class Weight(Protocol):
-    def __call__(self, distances: Distances) -> Distances:
+    def __call__(self, ways: Ways) -> Ways:
         """A share for every sample, each row summing to 1."""
         ...
 
@@ -30,26 +30,50 @@ class Weight(Protocol):
 class Even:
     """Every sample counts the same."""
 
-    def __call__(self, distances: Distances) -> Distances:
-        return torch.full_like(distances, 1 / distances.shape[1])
+    def __call__(self, ways: Ways) -> Ways:
+        return torch.full_like(ways, 1 / ways.shape[1])
 
 
 @dataclass(frozen=True)
 class Nearness:
-    """Samples that were moved less count more: exp(-distance / scale).
+    """Samples with a short way count more: exp(-way / scale).
 
     All points that reach the boundary push it equally hard, so it settles where crowds balance; with this the points
     that lie next to it decide.
     """
 
     scale: float
+    """In the units of the data."""
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < math.inf:
             raise ValueError(f"Nearness.scale must be in (0, inf), got {self.scale}")
 
-    def __call__(self, distances: Distances) -> Distances:
-        return (-distances / self.scale).softmax(1)
+    def __call__(self, ways: Ways) -> Ways:
+        return (-ways / self.scale).softmax(1)
+
+
+@dataclass(frozen=True)
+class SelfScaledNearness:
+    """Nearness whose scale is found in the batch: so many times the way of its nearest samples.
+
+    The boundary moves away from the nearest points as training goes on, and the scale with it; points measured in other
+    units get the same weights.
+    """
+
+    times: float = 0.5
+    nearest: float = 0.05
+    """Which quantile of the ways stands for the nearest samples."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.times < math.inf:
+            raise ValueError(f"SelfScaledNearness.times must be in (0, inf), got {self.times}")
+        if not 0 <= self.nearest <= 1:
+            raise ValueError(f"SelfScaledNearness.nearest must be in [0, 1], got {self.nearest}")
+
+    def __call__(self, ways: Ways) -> Ways:
+        scale = self.times * ways.quantile(self.nearest, 1, keepdim=True)
+        return (-ways / scale.clamp_min(torch.finfo(ways.dtype).tiny)).softmax(1)
 
 
 @dataclass(frozen=True)
@@ -58,10 +82,11 @@ class Method:
     criterion: Objective
     weight: Weight = Even()
 
-    def loss(self, network: Network, inputs: Points, labels: Labels, delta: Encoded) -> Tensor:
+    def loss(self, network: Network, inputs: Points, labels: Labels, moved: Moved) -> Tensor:
         """The number to descend.  Networks abreast each have their own mean; the sum keeps their gradients apart."""
         encoded = network.encode(inputs)
-        pair = Pair(labels, cache(lambda: network.logits(encoded)), cache(lambda: network.logits(encoded + delta)))
-        values = self.criterion(pair).unflatten(0, (network.abreast, -1))
-        shares = self.weight(self.perturb.distance(delta).unflatten(0, (network.abreast, -1)))
+        clean = cache(lambda: network.logits(encoded))
+        perturbed = cache(lambda: network.logits(encoded + moved.delta))
+        values = self.criterion(Pair(labels, clean, perturbed)).unflatten(0, (network.abreast, -1))
+        shares = self.weight(moved.way.unflatten(0, (network.abreast, -1)))
         return (shares * values).sum() + network.penalty()  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
 """Every method, one expression each: where to move a point, and what to descend there."""
 
-from widemargin.method import Method, Nearness
+from widemargin.method import Method, Nearness, SelfScaledNearness
 from widemargin.perturb.ascent import Ascent, Fixed, Gaussian, InBall, Misclassified, Part, Steepest, ToZero, Uniform
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.objectives import (
@@ -83,10 +83,11 @@ def udp_near(ball: Ball, alpha: float, steps: int, scale: float) -> Method:
     return Method(_uncertain(ball, alpha, steps), perturbed_loss, Nearness(scale))
 
 
-def udp_projected(ball: Ball, steps: int, scale: float) -> Method:
-    """Ours: jump to the boundary in a few projection steps, keep a random share of the way (the theorem's setting)."""
+def udp_projected(ball: Ball, steps: int = 4) -> Method:
+    """Ours: the same with nothing to tune.  A few projection steps to the boundary, a random share of the way (the
+    theorem's setting, UDP-x), and nearness in units of the nearest points' own distance."""
     ascent = Ascent(Fixed(steps), ToZero(ball.radius), share=Part(0.0, 1.0))
-    return Method(Search(-perturbed_gap, ball, ascent), perturbed_loss, Nearness(scale))
+    return Method(Search(-perturbed_gap, ball, ascent), perturbed_loss, SelfScaledNearness())
 
 
 def _uncertain(ball: Ball, alpha: float, steps: int) -> Search:

@@ -8,7 +8,7 @@ import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from rich.console import Console
@@ -16,6 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 Tick = Callable[[int], None]
 """Called by a job with the number of its steps done so far."""
+
+
+class Ticks(Protocol):
+    """A queue that processes share: which job, and how many of its steps are done."""
+
+    def put(self, tick: tuple[int, int]) -> None: ...
+    def get(self, block: bool = True, timeout: float | None = None) -> tuple[int, int]: ...
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class Workers:
             context.Manager() as manager,
             ProcessPoolExecutor(self.count, mp_context=context, initializer=_one_thread) as pool,
         ):
-            ticks: queue.Queue[tuple[int, int]] = manager.Queue()
+            ticks: Ticks = manager.Queue()
             running = {pool.submit(_work, job, number, ticks): number for number, job in enumerate(jobs)}
             shown: dict[int, Any] = {}
             done = [0] * len(jobs)
@@ -90,7 +97,7 @@ class Workers:
 
     def _drain(
         self,
-        ticks: queue.Queue[tuple[int, int]],
+        ticks: Ticks,
         jobs: Sequence[Job],
         bars: Progress,
         shown: dict[int, Any],
@@ -105,7 +112,7 @@ class Workers:
                     if number not in shown:
                         shown[number] = bars.add_task(f"  {jobs[number].name}", total=jobs[number].steps)
                     bars.update(shown[number], completed=steps)
-                number, steps = ticks.get_nowait()
+                number, steps = ticks.get(block=False)
         except queue.Empty:
             pass
 
@@ -114,5 +121,5 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _work(job: Job, number: int, ticks: queue.Queue[tuple[int, int]]) -> None:
+def _work(job: Job, number: int, ticks: Ticks) -> None:
     job.function(*job.arguments, lambda steps: ticks.put((number, steps)))

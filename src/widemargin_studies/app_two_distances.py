@@ -109,7 +109,7 @@ def _attack(seed: int, store: Store, tick: Tick) -> None:
         for name, objective in ATTACKS.items():
             for steps in ATTACK_STEPS:
                 search = Search(objective, Linf(100.0, OPEN), Ascent(Fixed(steps), Steepest(ATTACK_ALPHA)))
-                moved = cloud.points + search(network, cloud.points, cloud.labels, Rng.seeded(seed))
+                moved = cloud.points + search(network, cloud.points, cloud.labels, Rng.seeded(seed)).delta
                 own = lead(log_probs(network, moved.double().numpy()), 1) * (2 * cloud.labels.numpy() - 1)
                 arrays[f"{kind} {name} {steps}"] = moved.numpy()
                 numbers[f"{kind} {name} {steps}"] = {

@@ -48,8 +48,8 @@ def report(store: Store) -> Report:
         "How wide is the margin?",
         "Six ways to train the same network on two point sets. The dashed line is the boundary with the widest margin.",
         f"Seeds {SEEDS[0]}..{SEEDS[-1]}, {UPDATES} updates; MLP {plane.NETWORK.widths}, ReLU. LDP-PGD and TRADES climb "
-        f"the loss (corridor: radius 0.25; LMS-5: the largest admissible, {fig3.ADMISSIBLE}); UDP-PGD and UDPR climb the "
-        "uncertainty with radius 0.5; UDP-near also lets near points count more.",
+        f"the loss (corridor: radius 0.25; LMS-5: the largest admissible, {fig3.ADMISSIBLE}); UDP-PGD and UDPR climb "
+        "the uncertainty with radius 0.5; in UDP-near the points nearest to the boundary count most.",
         (),
         tuple(fig3.margin_table(data, by_name, SEEDS) for data, by_name in found.items()),
         (fig3.regions(runs, store, "margins"),),

@@ -27,7 +27,7 @@ every_setting = pytest.mark.parametrize("setting", SETTINGS, ids=repr)
 
 
 def perturb(method: Method, setting: Setting, seed: int = 0) -> Tensor:
-    return method.perturb(setting.network(), setting.points(), setting.labels(), Rng.seeded(seed))
+    return method.perturb(setting.network(), setting.points(), setting.labels(), Rng.seeded(seed)).delta
 
 
 def test_no_recipe_is_missing() -> None:
@@ -51,7 +51,7 @@ def test_repr_is_the_code_that_makes_it(method: Method) -> None:
 def test_delta_stays_in_ball_and_box(method: Method, setting: Setting) -> None:
     network, ball = setting.network(), method.perturb.ball
     points = setting.points()
-    delta = method.perturb(network, points, setting.labels(), Rng.seeded(0))
+    delta = method.perturb(network, points, setting.labels(), Rng.seeded(0)).delta
     center = network.encode(points).detach()
     assert delta.shape == center.shape
     assert (ball.norm(delta) <= ball.radius * (1 + 1e-12)).all()
@@ -65,8 +65,8 @@ def test_delta_stays_in_ball_and_box(method: Method, setting: Setting) -> None:
 @every_method
 def test_all_parameters_get_finite_gradients(method: Method, setting: Setting) -> None:
     network, points, labels = setting.network(), setting.points(), setting.labels()
-    delta = method.perturb(network, points, labels, Rng.seeded(0))
-    loss = method.loss(network, points, labels, delta)
+    moved = method.perturb(network, points, labels, Rng.seeded(0))
+    loss = method.loss(network, points, labels, moved)
     loss.backward()
     assert loss.shape == ()
     for parameter in network.parameters():
@@ -102,7 +102,8 @@ def test_a_sample_does_not_depend_on_its_batch(method: Method) -> None:
     together = method.perturb(network, points, labels, Rng.seeded(*range(len(points))))
     for row in range(len(points)):
         alone = method.perturb(network, points[row : row + 1], labels[row : row + 1], Rng.seeded(row))
-        torch.testing.assert_close(alone[0], together[row], rtol=0, atol=1e-9)
+        torch.testing.assert_close(alone.delta[0], together.delta[row], rtol=0, atol=1e-9)
+        torch.testing.assert_close(alone.way[0], together.way[row], rtol=0, atol=1e-9)
 
 
 @every_method
@@ -142,4 +143,4 @@ def test_compact_loop_agrees_with_its_masked_twin(method: Method, network: Netwo
     compact = method.perturb(network, points, labels, Rng.seeded(3))
     # In eval mode already, InTrainMode is the masked loop and nothing else.
     masked = InTrainMode(method.perturb)(network, points, labels, Rng.seeded(3))
-    torch.testing.assert_close(compact, masked, rtol=0, atol=tolerance)
+    torch.testing.assert_close(compact.delta, masked.delta, rtol=0, atol=tolerance)

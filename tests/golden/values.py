@@ -28,8 +28,8 @@ def computed(method: Method) -> dict[str, object]:
     for parameter in network.parameters():
         parameter.data = _waves(*parameter.shape)
     points, labels = 0.45 + 0.45 * _waves(4, 16), torch.tensor([0, 1, 2, 0])
-    delta = method.perturb(network, points, labels, Rng.seeded(0))
-    return {"loss": method.loss(network, points, labels, delta).item(), "delta": delta.tolist()}
+    moved = method.perturb(network, points, labels, Rng.seeded(0))
+    return {"loss": method.loss(network, points, labels, moved).item(), "delta": moved.delta.tolist()}
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def test_weights_come_from_the_generator_and_nothing_else(shape):
         (ResNetShape(width=4), lambda: PreActResNet18(width=4)),
         (DropoutResNetShape(width=4), lambda: DropoutResNet18(width=4)),
     ],
-    ids=repr,
+    ids=["LeNet", "ResNet", "DropoutResNet"],
 )
 def test_weights_are_those_that_torch_itself_would_draw(shape, make):
     with torch.random.fork_rng():

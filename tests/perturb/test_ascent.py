@@ -37,7 +37,7 @@ WEIGHTS = [1.0, -2.0, 0.5]
 
 def climb(search: Search, point: list[float], slope: list[float], label: int = 0, rows: int = 1) -> Tensor:
     points = torch.tensor([point], dtype=torch.float64).expand(rows, -1)
-    return search(line(slope), points, torch.full((rows,), label), Rng.seeded(0))
+    return search(line(slope), points, torch.full((rows,), label), Rng.seeded(0)).delta
 
 
 @every_norm
@@ -53,7 +53,7 @@ def test_uncertainty_stops_within_a_step_of_the_boundary_and_never_crosses_by_mo
     before = lead(network, points) / steepness
     most = 20
     search = Search(perturbed_log_entropy, ball, Ascent(Uniform(1, most), Steepest(size)))
-    delta = search(network, points, torch.zeros(8, dtype=torch.long), Rng.seeded(0))
+    delta = search(network, points, torch.zeros(8, dtype=torch.long), Rng.seeded(0)).delta
     after = lead(network, points + delta) / steepness
     taken = Uniform(1, most).draw(8, Rng.seeded(0)).double()
     crossed = (after * before.sign()) < 0
@@ -71,9 +71,8 @@ def test_one_projection_step_lands_on_the_boundary_of_a_linear_model(
     assume(max(map(abs, slope)) > 0.1)
     network, ball = line(slope), norm(100.0, OPEN)
     points = torch.tensor([point], dtype=torch.float64)
-    delta = Search(-perturbed_gap, ball, Ascent(Fixed(1), ToZero(100.0)))(
-        network, points, torch.zeros(1, dtype=torch.long), Rng.seeded(0)
-    )
+    search = Search(-perturbed_gap, ball, Ascent(Fixed(1), ToZero(100.0)))
+    delta = search(network, points, torch.zeros(1, dtype=torch.long), Rng.seeded(0)).delta
     steepness = ball.dual_norm(torch.tensor([slope], dtype=torch.float64))
     torch.testing.assert_close(lead(network, points + delta), torch.zeros(1).double(), rtol=0, atol=1e-9)
     torch.testing.assert_close(ball.norm(delta), lead(network, points).abs() / steepness, rtol=1e-9, atol=1e-9)
@@ -112,6 +111,8 @@ def test_kept_parts_are_uniform() -> None:
     """On a line the whole way is known; four bins of 1000 draws, each within four deviations."""
     search = Search(-perturbed_gap, L2(9.0, OPEN), Ascent(Fixed(1), ToZero(9.0), share=Part(0.2, 0.6)))
     shares = climb(search, [-2.0], [1.0], rows=4000)[:, 0] / 2.0
+    whole = search(line([1.0]), torch.tensor([[-2.0]]).double(), torch.tensor([0]), Rng.seeded(0)).way
+    torch.testing.assert_close(whole, torch.tensor([2.0]).double())
     counts = torch.histc(shares, 4, 0.2, 0.6)
     assert counts.sum() == 4000
     assert (counts - 1000).abs().max() < 4 * math.sqrt(1000 * 0.75)

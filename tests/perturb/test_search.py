@@ -49,7 +49,7 @@ LENGTH = 5.25**0.5
 @pytest.mark.parametrize("label", [0, 1])
 def test_climbing_the_loss_reaches_the_far_end_of_the_ball(ball: Ball, far_end: list[float], label: int) -> None:
     search = Search(perturbed_loss, ball, Ascent(Fixed(5), Steepest(0.1)))
-    delta = search(line(SLOPE), torch.zeros(2, 3).double(), torch.tensor([label, label]), Rng.seeded(0))
+    delta = search(line(SLOPE), torch.zeros(2, 3).double(), torch.tensor([label, label]), Rng.seeded(0)).delta
     away = 1 if label == 0 else -1
     torch.testing.assert_close(delta, away * torch.tensor([far_end, far_end]).double())
 
@@ -125,9 +125,9 @@ def test_only_a_search_in_train_mode_feeds_batch_norm(in_train_mode: bool) -> No
     network, search = WITH_STATE.network().train(), pgd(L2(0.5), 0.1, 3).perturb
     before = network.head[1].running_mean.clone()
     perturb = InTrainMode(search) if in_train_mode else search
-    delta = perturb(network, WITH_STATE.points(), WITH_STATE.labels(), Rng.seeded(0))
+    moved = perturb(network, WITH_STATE.points(), WITH_STATE.labels(), Rng.seeded(0))
     assert torch.equal(network.head[1].running_mean, before) != in_train_mode
-    assert torch.equal(perturb.distance(delta), L2(0.5).norm(delta))
+    assert torch.equal(moved.way, L2(0.5).norm(moved.delta))
     assert all(parameter.requires_grad for parameter in network.parameters())
     assert network.training
 
@@ -145,15 +145,15 @@ def test_searches_the_same_whatever_the_gradient_mode(guard: type) -> None:
     arguments = ONE_MLP.network(), ONE_MLP.points(), ONE_MLP.labels()
     search = udp(L2(0.5), 0.1, 4).perturb
     with guard():
-        delta = search(*arguments, Rng.seeded(0))
+        delta = search(*arguments, Rng.seeded(0)).delta
     assert not delta.requires_grad
-    assert torch.equal(delta, search(*arguments, Rng.seeded(0)))
+    assert torch.equal(delta, search(*arguments, Rng.seeded(0)).delta)
 
 
 def test_inputs_are_left_alone() -> None:
     points = ONE_MLP.points().requires_grad_()
     before = points.detach().clone()
-    delta = udp(L2(0.5), 0.1, 4).perturb(ONE_MLP.network(), points, ONE_MLP.labels(), Rng.seeded(0))
+    delta = udp(L2(0.5), 0.1, 4).perturb(ONE_MLP.network(), points, ONE_MLP.labels(), Rng.seeded(0)).delta
     assert torch.equal(points, before)
     assert points.grad is None
     assert not delta.requires_grad
@@ -168,18 +168,18 @@ def test_networks_abreast_are_searched_as_each_alone() -> None:
     points = torch.rand(12, 3, generator=torch_rng, dtype=torch.float64)
     labels = torch.arange(12) % 2
     search = udp(L2(0.5), 0.1, 5).perturb
-    together = search(Abreast(singles), points, labels, Rng.seeded(0, 1, 2))
+    together = search(Abreast(singles), points, labels, Rng.seeded(0, 1, 2)).delta
     for seed, single in enumerate(singles):
         rows = slice(4 * seed, 4 * seed + 4)
-        alone = search(Single(at_input(single)), points[rows], labels[rows], Rng.seeded(seed))
+        alone = search(Single(at_input(single)), points[rows], labels[rows], Rng.seeded(seed)).delta
         torch.testing.assert_close(together[rows], alone, rtol=0, atol=1e-12)
 
 
 def test_nothing_moves_unperturbed() -> None:
     network = Single(after(nn.Sequential(nn.Linear(3, 7), nn.Linear(7, 2)), 1))
-    delta = Unperturbed()(network, torch.ones(4, 3), torch.zeros(4, dtype=torch.long), Rng.seeded(0))
-    assert torch.equal(delta, torch.zeros(4, 7))
-    assert torch.equal(Unperturbed().distance(delta), torch.zeros(4))
+    moved = Unperturbed()(network, torch.ones(4, 3), torch.zeros(4, dtype=torch.long), Rng.seeded(0))
+    assert torch.equal(moved.delta, torch.zeros(4, 7))
+    assert torch.equal(moved.way, torch.zeros(4))
 
 
 GOOD_POINTS, GOOD_LABELS = torch.full((4, 3), 0.5), torch.tensor([0, 1, 0, 1])

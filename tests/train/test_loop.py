@@ -36,7 +36,7 @@ METHODS = [
     friendly(BALL, 0.1, 4, patience=1),
     trades(BALL, 0.1, 3, weight=2.0),
     udp_near(L2(0.3, OPEN), 0.1, 4, scale=0.1),
-    udp_projected(L2(0.3, OPEN), 3, scale=0.1),
+    udp_projected(L2(0.3, OPEN), 3),
 ]
 CLOUD = LMS5(count=24).draw()
 POINTS, LABELS = CLOUD.points.double(), CLOUD.labels

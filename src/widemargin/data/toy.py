@@ -125,6 +125,8 @@ class FromSklearn:
     noise: float = 0.05
 
     def __post_init__(self) -> None:
+        if self.noise != 0.05 and self.name not in _NOISY:
+            raise ValueError(f"FromSklearn.noise is for {' and '.join(_NOISY)}: {self.name} has none")
         if self.name not in _SKLEARN:
             raise ValueError(f"FromSklearn.name must be one of {', '.join(_SKLEARN)}, got {self.name!r}")
 
@@ -135,13 +137,14 @@ class FromSklearn:
             raise ValueError(
                 "this point set needs scikit-learn, which is not installed: pip install 'widemargin[sklearn]'"
             ) from None
-        noise = {"noise": self.noise} if self.name in ("moons", "circles") else {}
+        noise = {"noise": self.noise} if self.name in _NOISY else {}
         make = getattr(datasets, f"make_{self.name}")
         points, labels = make(n_samples=self.count, random_state=self.seed, **noise)[:2]
         return _cloud_of(points, labels)
 
 
-_SKLEARN = ("moons", "circles", "blobs", "gaussian_quantiles")
+_NOISY = ("moons", "circles")
+_SKLEARN = (*_NOISY, "blobs", "gaussian_quantiles")
 
 
 def _cloud(classes: list[NDArray[np.float64]]) -> Cloud:

@@ -74,23 +74,36 @@ def _refined(
 ) -> Array:
     if not lines:
         return np.full(len(points), np.inf)
-    start, way = _segments(lines)
-    nearest, distance = _nearest_on_segments(points, start, way)
-    best_first = np.argsort(distance, 1)[:, : 8 * _CANDIDATES : 8][:, :_CANDIDATES]
+    nearest, distance = _nearest_on_segments(points, *_segments(lines))
+    best_first = np.argsort(distance, 1)[:, : 8 * _CANDIDATES : 8]
     places = np.take_along_axis(nearest, best_first[..., None], 1)
     reach = 2 * np.array(cell)
     local = np.stack(np.meshgrid(*[np.linspace(-1, 1, _LOCAL)] * 2), -1)
     for _ in range(refinements):
         grids = places[:, :, None, None, :] + reach * local
-        values = lead(log_probs(network, grids), label)
-        for i in range(len(points)):
-            for j in range(places.shape[1]):
-                lines = zero_lines(grids[i, j, 0, :, 0], grids[i, j, :, 0, 1], values[i, j])
-                if lines:
-                    on, away = _nearest_on_segments(points[i : i + 1], *_segments(lines))
-                    places[i, j] = on[0, away[0].argmin()]
+        crossings = _crossings(grids, lead(log_probs(network, grids), label))
+        away = np.linalg.norm(crossings - points[:, None, None], axis=-1)
+        closest = away.argmin(-1)[..., None]
+        found = np.isfinite(np.take_along_axis(away, closest, -1))
+        places = np.where(found, np.take_along_axis(crossings, closest[..., None], 2)[:, :, 0], places)
         reach = reach / 4
     return np.asarray(np.linalg.norm(places - points[:, None], axis=-1).min(1))
+
+
+def _crossings(grids: Array, values: Array) -> Array:
+    """[..., rows, columns, 2] and [..., rows, columns] -> [..., edges, 2]: where values change sign along grid edges.
+
+    By linear interpolation; infinity for edges along which they keep it.
+    """
+    found = []
+    for axis in (-2, -1):
+        first, second = np.delete(values, -1, axis), np.delete(values, 0, axis)
+        start, end = np.delete(grids, -1, axis - 1), np.delete(grids, 0, axis - 1)
+        crossed = (first < 0) != (second < 0)
+        part = np.divide(first, first - second, out=np.zeros_like(first), where=crossed)
+        place = start + part[..., None] * (end - start)
+        found.append(np.where(crossed[..., None], place, np.inf).reshape(*values.shape[:-2], -1, 2))
+    return np.concatenate(found, -2)
 
 
 def _segments(lines: list[Array]) -> tuple[Array, Array]:

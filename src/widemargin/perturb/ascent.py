@@ -41,6 +41,7 @@ class Uniform:
 
     def __post_init__(self) -> None:
         _check_steps("Uniform.least", self.least)
+        _check_steps("Uniform.most", self.most)
         if self.most < self.least:
             raise ValueError(f"Uniform.most must be at least Uniform.least = {self.least}, got {self.most}")
 

@@ -46,6 +46,13 @@ class Box:
     def clamp(self, delta: Encoded, center: Encoded) -> Encoded:
         return delta if self.is_open else delta.clamp(*self.room(center))
 
+    def inward(self, gradient: Encoded, points: Encoded) -> Encoded:
+        """The gradient without what points out of the box at its edge: a step that way would be wasted."""
+        if self.is_open:
+            return gradient
+        down, up = self.room(points)
+        return gradient.masked_fill((down >= 0) & (gradient < 0) | (up <= 0) & (gradient > 0), 0.0)
+
     def check(self, points: Tensor) -> None:
         if self.is_open:
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -20,23 +20,29 @@ from widemargin.shapes import Encoded, MemberLogits, PerSample, StepCounts
 from widemargin.uncertainty.network import Network, in_eval_mode
 
 
+class Moved(NamedTuple):
+    """Where each sample is moved to, and how far the search went for it."""
+
+    delta: Encoded
+    """To be added to `network.encode(inputs)`."""
+    way: PerSample
+    """The length of the whole way in the ball's norm, of which delta may be a share."""
+
+
 class Perturbation(Protocol):
     """How points are moved before a network trains on them."""
 
-    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Encoded: ...
-    def distance(self, delta: Encoded) -> PerSample: ...
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved: ...
 
 
 @dataclass(frozen=True)
 class Unperturbed:
     """Nothing moves."""
 
-    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Encoded:
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
         with torch.no_grad():
-            return torch.zeros_like(network.encode(inputs))
-
-    def distance(self, delta: Encoded) -> PerSample:
-        return torch.zeros_like(delta.flatten(1)[:, 0])
+            delta = torch.zeros_like(network.encode(inputs))
+        return Moved(delta, delta.flatten(1)[:, 0])
 
 
 @dataclass(frozen=True)
@@ -57,16 +63,11 @@ class Search:
                 f"{flat[0]} has no gradient at the clean point: start the search elsewhere, with Gaussian() or InBall()"
             )
 
-    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Encoded:
-        """The delta of every sample, to be added to `network.encode(inputs)`."""
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
         # Networks abreast own blocks of the batch, so nobody may leave it.
         climb = _climb if network.abreast == 1 else climb_masked
         with in_eval_mode(network), _without_parameter_gradients(network):
             return _search(self, climb, network, inputs, labels, rng)
-
-    def distance(self, delta: Encoded) -> PerSample:
-        """How far each sample was moved, in the ball's norm."""
-        return self.ball.norm(delta)
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,9 @@ class InTrainMode:
 
     search: Search
 
-    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Encoded:
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
         with _without_parameter_gradients(network):
             return _search(self.search, climb_masked, network, inputs, labels, rng)
-
-    def distance(self, delta: Encoded) -> PerSample:
-        return self.search.distance(delta)
 
 
 @dataclass(frozen=True)
@@ -112,6 +110,7 @@ class _Hill:
             value = self.search.objective(Pair(self.labels, self.clean, perturbed))
             (gradient,) = torch.autograd.grad(value.sum(), delta)
         delta = delta.detach()
+        gradient = ball.box.inward(gradient, self.center + delta)
         moved = ascent.step(ball, Progress(delta, value.detach(), gradient, taken, ascent.steps.most))
         return ball.project(moved, self.center), ascent.until(left, perturbed().detach(), self.labels)
 
@@ -119,7 +118,7 @@ class _Hill:
 _Climb = Callable[[_Hill, Tensor, Tensor], Tensor]
 
 
-def _search(search: Search, climb: _Climb, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Encoded:
+def _search(search: Search, climb: _Climb, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
     check_points(inputs)
     with torch.no_grad():
         center = network.encode(inputs)
@@ -128,7 +127,7 @@ def _search(search: Search, climb: _Climb, network: Network, inputs: Tensor, lab
         left = search.ascent.steps.draw(len(center), rng).to(center.device)
         delta = search.ball.project(search.ascent.start(search.ball, center, rng), center)
         delta = climb(_Hill(search, network, labels, center, clean), delta, left)
-        return search.ascent.share(delta, rng)
+        return Moved(search.ascent.share(delta, rng), search.ball.norm(delta))
 
 
 def _climb(hill: _Hill, delta: Encoded, left: StepCounts) -> Encoded:

@@ -28,16 +28,18 @@ def train(network: Network, points: Tensor, labels: Tensor, method: Method, plan
     """
     check_points(points)
     check_labels(labels, len(points), classes=check_network(network, points[: 64 * network.abreast]))
+    if len(rng.generators) != network.abreast:
+        raise ValueError(f"{network.abreast} networks need a generator each, got {len(rng.generators)}")
     optimizer = plan.optimizer.build(network.parameters())
     network.train()
     order = batches(len(points), plan.batch, rng)
     for update in range(plan.updates):
         rows = next(order)
         inputs, targets = points[rows], labels[rows]
-        delta = method.perturb(network, inputs, targets, rng)
+        moved = method.perturb(network, inputs, targets, rng)
         plan.optimizer.set_rate(optimizer, update / plan.updates)
         optimizer.zero_grad()
-        loss = method.loss(network, inputs, targets, delta)
+        loss = method.loss(network, inputs, targets, moved)
         loss.backward()
         optimizer.step()
         yield Record(update + 1, loss.item() / network.abreast)
