@@ -108,10 +108,10 @@ def report(store: Store) -> Report:
     mean = {cell: float(np.mean([m.worst for m in own])) for cell, own in found.items()}
     return Report(
         TITLE,
-        "UDP's boundary settles where crowds of points balance. Weighing each point by how near the boundary it was found "
-        "lets the near ones decide. How close does that come to the best possible margin?",
-        f"Seeds {SEEDS[0]}..{SEEDS[-1]}, not used for choosing any setting; MLP {plane.NETWORK.widths}; {plane.FULL_BATCH} "
-        f"(LMS-5, moons: {plane.BATCHES_OF_100}). Self-scaled: exp(-way / scale), scale = half the 5 % quantile of the "
+        "UDP's boundary settles where crowds of points balance. Weighing each point by how near the boundary it was "
+        "found lets the near ones decide. How close does that come to the best possible margin?",
+        f"Seeds {SEEDS[0]}..{SEEDS[-1]}, not used for choosing any setting; MLP {plane.NETWORK.widths}; "
+        f"{plane.FULL_BATCH} (LMS-5, moons: {plane.BATCHES_OF_100}). Self-scaled: exp(-way / scale), scale = half the 5 % quantile of the "
         "ways in the batch; radius 10, which never binds but at the start.",
         _verdicts(mean),
         (worst, errors),
@@ -141,7 +141,7 @@ def _verdicts(mean: Mapping[tuple[str, str], float]) -> tuple[Verdict, ...]:
             "; ".join(f"{m}: {np.mean([mean[n, m] - mean[n, TOLD] for n in plain]):+.2f}" for m in near),
         ),
         Verdict(
-            "A scale taken from the batch does not care about units: the corridor times 5 has the same margin, within .1.",
+            "A scale taken from the batch does not care about units: the corridor times 5 is within .1.",
             abs(mean["corridor x 5", FREE] - mean["corridor", FREE]) < 0.1,
             "corridor, then x 5: "
             + "; ".join(f"{m} {mean['corridor', m]:.2f}, {mean['corridor x 5', m]:.2f}" for m in near),
