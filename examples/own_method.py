@@ -17,8 +17,8 @@ def main(updates: int = 1_000) -> wm.Margins:
 
     cloud = wm.TwoDistances().draw()
     network = wm.Single(wm.at_input(wm.Widths((2, 64, 64, 2)).build(wm.Rng.seeded(0).generators[0])))
-    plan = wm.Plan(updates, wm.Adam(5e-3, wm.Cosine()))
-    for record in wm.train(network, cloud.points, cloud.labels, method, plan, wm.Rng.seeded(0)):
+    plan = wm.Plan(wm.Updates(updates), wm.Adam(5e-3, wm.Cosine()))
+    for record in wm.train(network, cloud, method, plan, seeds=(0,)):
         if record.update % 250 == 0:
             print(f"update {record.update}: loss {record.loss:.4f}")
 

@@ -3,16 +3,26 @@ import math
 import pytest
 import torch
 
-from widemargin import Adam, Constant, Cosine, Plan
-from widemargin.plan import Decay
+from widemargin import SGD, Adam, Constant, Cosine, Epochs, Multistep, Plan, Triangle, Updates
+from widemargin.plan import Decay, set_rate
 
 
-@pytest.mark.parametrize(("decay", "rates"), [(Constant(), [2.0, 2.0, 2.0]), (Cosine(), [2.0, 1.0, 0.0])], ids=repr)
+@pytest.mark.parametrize(
+    ("decay", "rates"),
+    [
+        (Constant(), [2.0, 2.0, 2.0]),
+        (Cosine(), [2.0, 1.0, 0.0]),
+        (Triangle(), [0.0, 2.0, 0.0]),
+        (Triangle(0.25), [0.0, 4 / 3, 0.0]),
+        (Multistep((0.5, 1.0)), [2.0, 0.2, 0.02]),
+    ],
+    ids=repr,
+)
 def test_the_rate_follows_its_decay(decay: Decay, rates: list[float]) -> None:
     adam = Adam(2.0, decay)
     optimizer = adam.build([torch.nn.Parameter(torch.zeros(1))])
     for done, rate in zip([0.0, 0.5, 1.0], rates, strict=True):
-        adam.set_rate(optimizer, done)
+        set_rate(optimizer, adam, done)
         assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
 
 
@@ -22,6 +32,18 @@ def test_bad_rate_is_refused(rate: float) -> None:
         Adam(rate)
 
 
-def test_a_plan_needs_an_update() -> None:
-    with pytest.raises(ValueError, match=r"^Plan.updates must be at least 1, got 0$"):
-        Plan(0, Adam(0.1))
+@pytest.mark.parametrize("length", [Updates, Epochs])
+def test_a_length_is_at_least_one(length: type) -> None:
+    with pytest.raises(ValueError, match=rf"^{length.__name__}.count must be a whole number of at least 1, got 0$"):
+        length(0)
+
+
+def test_epochs_count_full_batches() -> None:
+    assert Plan(Epochs(3), Adam(0.1), batch=10).updates(59) == 15
+    assert Plan(Epochs(3), Adam(0.1)).updates(59) == 3
+    assert Plan(Updates(7), Adam(0.1), batch=10).updates(59) == 7
+
+
+def test_sgd_is_nesterov_with_weight_decay() -> None:
+    group = SGD(0.1).build([torch.nn.Parameter(torch.zeros(1))]).param_groups[0]
+    assert (group["lr"], group["momentum"], group["weight_decay"], group["nesterov"]) == (0.1, 0.9, 5e-4, True)

@@ -36,7 +36,7 @@ from widemargin.perturb.objectives import (
     soft_cross_entropy,
 )
 from widemargin.perturb.search import InTrainMode, Moved, Search, Unperturbed
-from widemargin.plan import Adam, Constant, Cosine, Plan
+from widemargin.plan import SGD, Adam, AsTheyAre, Constant, Cosine, Epochs, Multistep, Plan, Triangle, Updates
 from widemargin.recipes import (
     fgsm,
     friendly,
@@ -55,7 +55,7 @@ from widemargin.recipes import (
 )
 from widemargin.rng import Rng
 from widemargin.run import Run
-from widemargin.train.loop import Record, train
+from widemargin.train.loop import Record, Training, carry_on, train
 from widemargin.uncertainty.abreast import Abreast
 from widemargin.uncertainty.cuts import Cut, after, at_input
 from widemargin.uncertainty.ensemble import Ensemble
@@ -70,9 +70,11 @@ __all__ = [
     "LMS5",
     "MLP",
     "OPEN",
+    "SGD",
     "UNIT",
     "Abreast",
     "Adam",
+    "AsTheyAre",
     "Ascent",
     "AtCenter",
     "Box",
@@ -81,6 +83,7 @@ __all__ = [
     "Cosine",
     "Cut",
     "Ensemble",
+    "Epochs",
     "Even",
     "Fading",
     "Fixed",
@@ -93,6 +96,7 @@ __all__ = [
     "Method",
     "Misclassified",
     "Moved",
+    "Multistep",
     "NarrowCorridor",
     "Nearness",
     "Network",
@@ -109,14 +113,18 @@ __all__ = [
     "Single",
     "Steepest",
     "ToZero",
+    "Training",
+    "Triangle",
     "TwoDistances",
     "TwoGaussians",
     "Uniform",
     "Unperturbed",
+    "Updates",
     "Whole",
     "Widths",
     "after",
     "at_input",
+    "carry_on",
     "clean_entropy",
     "clean_loss",
     "divergence",

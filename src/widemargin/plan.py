@@ -1,4 +1,4 @@
-"""How long and how fast is a network trained?"""
+"""How long, how fast and on what batches is a network trained?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,39 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
+
+from widemargin.data.batches import updates_per_epoch
+from widemargin.rng import Rng
+
+
+class Length(Protocol):
+    def updates(self, per_epoch: int) -> int: ...
+
+
+@dataclass(frozen=True)
+class Updates:
+    count: int
+
+    def __post_init__(self) -> None:
+        _check_count("Updates.count", self.count)
+
+    def updates(self, per_epoch: int) -> int:
+        return self.count
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """So many times through all examples."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        _check_count("Epochs.count", self.count)
+
+    def updates(self, per_epoch: int) -> int:
+        return self.count * per_epoch
 
 
 class Decay(Protocol):
@@ -32,29 +64,102 @@ class Cosine:
 
 
 @dataclass(frozen=True)
+class Triangle:
+    """From 0 in a straight line to 1 at `peak` of the time, and back to 0."""
+
+    peak: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.peak < 1:
+            raise ValueError(f"Triangle.peak must be in (0, 1), got {self.peak}")
+
+    def __call__(self, done: float) -> float:
+        return done / self.peak if done < self.peak else (1 - done) / (1 - self.peak)
+
+
+@dataclass(frozen=True)
+class Multistep:
+    """Times `factor` at each of these shares of the time."""
+
+    at: tuple[float, ...] = (0.5, 0.75)
+    factor: float = 0.1
+
+    def __call__(self, done: float) -> float:
+        return self.factor ** sum(done >= at for at in self.at)
+
+
+class Descent(Protocol):
+    """An optimiser and its rate over time."""
+
+    @property
+    def rate(self) -> float: ...
+    @property
+    def decay(self) -> Decay: ...
+    def build(self, parameters: Iterable[torch.nn.Parameter]) -> Optimizer: ...
+
+
+@dataclass(frozen=True)
 class Adam:
     rate: float
     decay: Decay = Constant()
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate < math.inf:
-            raise ValueError(f"Adam.rate must be in (0, inf), got {self.rate}")
+        _check_rate("Adam.rate", self.rate)
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> Optimizer:
         return torch.optim.Adam(parameters, lr=self.rate, fused=True)
 
-    def set_rate(self, optimizer: Optimizer, done: float) -> None:
-        for group in optimizer.param_groups:
-            group["lr"] = self.rate * self.decay(done)
+
+@dataclass(frozen=True)
+class SGD:
+    """With Nesterov momentum and weight decay, as published."""
+
+    rate: float
+    decay: Decay = Constant()
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+
+    def __post_init__(self) -> None:
+        _check_rate("SGD.rate", self.rate)
+
+    def build(self, parameters: Iterable[torch.nn.Parameter]) -> Optimizer:
+        nesterov = self.momentum > 0
+        return torch.optim.SGD(parameters, self.rate, self.momentum, 0.0, self.weight_decay, nesterov)
+
+
+def set_rate(optimizer: Optimizer, descent: Descent, done: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = descent.rate * descent.decay(done)
+
+
+class Augment(Protocol):
+    def __call__(self, inputs: Tensor, rng: Rng) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class AsTheyAre:
+    def __call__(self, inputs: Tensor, rng: Rng) -> Tensor:
+        return inputs
 
 
 @dataclass(frozen=True)
 class Plan:
-    updates: int
-    optimizer: Adam
+    length: Length
+    descent: Descent
     batch: int | None = None
-    """Points in an update; None for all of them."""
+    """Examples in an update; None for all of them."""
+    augment: Augment = AsTheyAre()
+    """What happens to a batch before anything else."""
 
-    def __post_init__(self) -> None:
-        if self.updates < 1:
-            raise ValueError(f"Plan.updates must be at least 1, got {self.updates}")
+    def updates(self, rows: int) -> int:
+        return self.length.updates(updates_per_epoch(rows, self.batch))
+
+
+def _check_count(name: str, count: int) -> None:
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {count}")
+
+
+def _check_rate(name: str, rate: float) -> None:
+    if not 0 < rate < math.inf:
+        raise ValueError(f"{name} must be in (0, inf), got {rate}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +45,13 @@ class Rng:
         share = self._share(rows)
         shuffled = [torch.randperm(share, generator=g, device=g.device) for g in self.generators]
         return torch.stack([block * share + order for block, order in enumerate(shuffled)])
+
+    @contextmanager
+    def as_global(self) -> Iterator[None]:
+        """For layers that draw from torch's global generator and take no other: it is as before afterwards."""
+        with torch.random.fork_rng():
+            torch.manual_seed(self.generators[0].initial_seed())
+            yield
 
     def _by_block(self, like: Tensor, draw: Callable[..., Tensor]) -> Tensor:
         shape = (self._share(len(like)), *like.shape[1:])

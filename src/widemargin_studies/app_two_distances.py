@@ -15,7 +15,7 @@ from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import OPEN, Linf
 from widemargin.perturb.objectives import Objective, perturbed_log_entropy, perturbed_loss
 from widemargin.perturb.search import Search
-from widemargin.plan import Adam, Plan
+from widemargin.plan import Adam, Plan, Updates
 from widemargin.recipes import pgd, standard, trades, udp, udpr
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import bare, draw_landscape, draw_points, draw_regions, panels
@@ -50,7 +50,7 @@ METHODS: Mapping[str, Method] = {
     "UDPR": udpr(BALL, ALPHA, STEPS, weight=1.0),
 }
 # A constant rate and small batches: what is watched is how the boundary moves, not where it comes to rest.
-OSCILLATING = Plan(1_500, Adam(5e-3), batch=20)
+OSCILLATING = Plan(Updates(1_500), Adam(5e-3), batch=20)
 SETTLED, OFTEN, GRID = 500, 10, 60
 
 
@@ -70,12 +70,12 @@ def run(store: Store, workers: Workers) -> None:
     names = {method: name for name, method in METHODS.items()}
     plane.complete(list(chain(*cells().values())), names, store, workers, "After training")
     attacks = [
-        Job(f"ensemble {seed}", plane.FULL_BATCH.updates, _attack, (seed, store))
+        Job(f"ensemble {seed}", plane.updates(cells()["standard"][0]), _attack, (seed, store))
         for seed in SEEDS
         if _attack_key(seed) not in store
     ]
     flips = [
-        Job(f"{name}, oscillation", OSCILLATING.updates, _count_flips, (name, store))
+        Job(f"{name}, oscillation", OSCILLATING.updates(len(DATA.draw())), _count_flips, (name, store))
         for name in METHODS
         if _flips_key(name) not in store
     ]
@@ -138,10 +138,10 @@ def _count_flips(name: str, store: Store, tick: Tick) -> None:
     window = Window.around(cloud, pad=0.5)
     grid = torch.as_tensor(window.points(GRID), dtype=torch.float32)
     network = Abreast([run.build() for run in runs])
-    points, labels = cloud.points.repeat(len(runs), 1), cloud.labels.repeat(len(runs))
+    everything = cloud.repeated(len(runs))
     flips = late = torch.zeros(len(runs) * len(grid))
     before: torch.Tensor | None = None
-    for record in train(network, points, labels, METHODS[name], OSCILLATING, Rng.seeded(*SEEDS, purpose="training")):
+    for record in train(network, everything, METHODS[name], OSCILLATING, tuple(SEEDS)):
         with torch.no_grad():
             now = network(grid.repeat(len(runs), 1)).argmax(1)
         if before is not None:
@@ -151,7 +151,7 @@ def _count_flips(name: str, store: Store, tick: Tick) -> None:
         if record.update % plane.TICK_EVERY == 0:
             tick(record.update)
     with torch.no_grad():
-        wrong = (network(points).argmax(1) != labels).view(len(runs), -1).sum(1)
+        wrong = (network(everything.points).argmax(1) != everything.labels).view(len(runs), -1).sum(1)
     by_seed, late_by_seed = flips.view(len(runs), -1), late.view(len(runs), -1)
     numbers = {
         "flips": by_seed.mean(1).tolist(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from widemargin.perturb.balls import L2, OPEN, Linf
+from widemargin.plan import Updates
 from widemargin.recipes import udp_near, udpr
 from widemargin.report.document import Report
 from widemargin.report.store import Store
@@ -13,7 +14,7 @@ from widemargin_studies import fig3, plane
 
 TITLE = "Demonstration: six ways of training, two point sets"
 SEEDS = range(5)
-UPDATES = 1_500
+UPDATES = Updates(1_500)
 """Fewer than the studies take, to be quick."""
 
 METHODS: fig3.Methods = {
@@ -28,7 +29,7 @@ METHODS: fig3.Methods = {
 
 def cells() -> fig3.Cells:
     return {
-        cell: [replace(run, plan=replace(run.plan, updates=UPDATES)) for run in own]
+        cell: [replace(run, plan=replace(run.plan, length=UPDATES)) for run in own]
         for cell, own in fig3.cells(METHODS, SEEDS).items()
     }
 
@@ -47,9 +48,9 @@ def report(store: Store) -> Report:
     return Report(
         "How wide is the margin?",
         "Six ways to train the same network on two point sets. The dashed line is the boundary with the widest margin.",
-        f"Seeds {SEEDS[0]}..{SEEDS[-1]}, {UPDATES} updates; MLP {plane.NETWORK.widths}, ReLU. LDP-PGD and TRADES climb "
-        f"the loss (corridor: radius 0.25; LMS-5: the largest admissible, {fig3.ADMISSIBLE}); UDP-PGD and UDPR climb "
-        "the uncertainty with radius 0.5; in UDP-near the points nearest to the boundary count most.",
+        f"Seeds {SEEDS[0]}..{SEEDS[-1]}, {UPDATES.count} updates; MLP {plane.NETWORK.widths}, ReLU. LDP-PGD and TRADES "
+        f"climb the loss (corridor: radius 0.25; LMS-5: the largest admissible, {fig3.ADMISSIBLE}); UDP-PGD and UDPR "
+        "climb the uncertainty with radius 0.5; in UDP-near the points nearest to the boundary count most.",
         (),
         tuple(fig3.margin_table(data, by_name, SEEDS) for data, by_name in found.items()),
         (fig3.regions(runs, store, "margins"),),

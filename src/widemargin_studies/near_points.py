@@ -111,8 +111,8 @@ def report(store: Store) -> Report:
         "UDP's boundary settles where crowds of points balance. Weighing each point by how near the boundary it was "
         "found lets the near ones decide. How close does that come to the best possible margin?",
         f"Seeds {SEEDS[0]}..{SEEDS[-1]}, not used for choosing any setting; MLP {plane.NETWORK.widths}; "
-        f"{plane.FULL_BATCH} (LMS-5, moons: {plane.BATCHES_OF_100}). Self-scaled: exp(-way / scale), scale = half the 5 % quantile of the "
-        "ways in the batch; radius 10, which never binds but at the start.",
+        f"{plane.FULL_BATCH} (LMS-5, moons: {plane.BATCHES_OF_100}). Self-scaled: exp(-way / scale), where scale is "
+        "half the 5 % quantile of the ways in the batch; radius 10, which binds at the start only.",
         _verdicts(mean),
         (worst, errors),
         (_figure(store),),

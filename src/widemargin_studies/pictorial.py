@@ -20,7 +20,7 @@ from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import L2, OPEN, Ball, Linf
 from widemargin.perturb.objectives import perturbed_log_entropy, perturbed_loss
 from widemargin.perturb.search import Search
-from widemargin.plan import Adam, Plan
+from widemargin.plan import Adam, Plan, Updates
 from widemargin.recipes import standard
 from widemargin.report.figures import BEST, BOUNDARY, COLOURS, Array, bare, draw_points
 from widemargin.report.store import Store
@@ -54,7 +54,7 @@ NEAR, FAR = [0, 2], [1, 3]
 SEEDS = range(200, 210)
 NETWORK = Widths((2, 64, 64, 2))
 # Stopped early: the points are classified, but the answers are not yet so sure that the landscapes are cliffs.
-PLAN = Plan(150, Adam(1e-3))
+PLAN = Plan(Updates(150), Adam(1e-3))
 STEP, STEPS = 0.02, 75
 WINDOW = Window(-1.45, 1.45, -1.45, 1.45)
 RADII = (0.1, 0.5, 1.2)
@@ -109,8 +109,8 @@ def key(run: Run) -> str:
 
 def complete(store: Store, workers: Workers, title: str) -> None:
     todo = [run for run in runs() if key(run) not in store]
-    steps = PLAN.updates + len(todo)
-    workers.do([Job("LDP and UDP, two pairs", steps, _move, (todo, store))] if todo else [], title)
+    jobs = [Job("LDP and UDP, two pairs", plane.updates(todo[0]) + len(todo), _move, (todo, store))] if todo else []
+    workers.do(jobs, title)
 
 
 def missing(store: Store) -> int:
@@ -135,7 +135,7 @@ def _move(todo: Sequence[Run], store: Store, tick: Tick) -> None:
             "lead": lead(answers, 1),
         }
         store.save(key(run), plane.describe(run), {"errors": int((found[: len(cloud.points)] < 0).sum())}, arrays, {})
-        tick(PLAN.updates + i + 1)
+        tick(plane.updates(run) + i + 1)
 
 
 def moved(abreast: Abreast, search: Search, cloud: Cloud) -> torch.Tensor:

@@ -14,10 +14,9 @@ from widemargin.measure.boundary import Window, lead, log_probs
 from widemargin.measure.margin import Margins, margins
 from widemargin.method import Method
 from widemargin.networks.mlp import Widths
-from widemargin.plan import Adam, Cosine, Plan
+from widemargin.plan import Adam, Cosine, Plan, Updates
 from widemargin.report.figures import Picture
 from widemargin.report.store import Store
-from widemargin.rng import Rng
 from widemargin.run import Run
 from widemargin.train.loop import train
 from widemargin.uncertainty.abreast import Abreast
@@ -25,8 +24,8 @@ from widemargin.uncertainty.network import Network
 from widemargin.workers import Job, Tick, Workers
 
 NETWORK = Widths((2, 64, 64, 2))
-FULL_BATCH = Plan(2_500, Adam(5e-3, Cosine()))
-BATCHES_OF_100 = Plan(3_000, Adam(5e-3, Cosine()), batch=100)
+FULL_BATCH = Plan(Updates(2_500), Adam(5e-3, Cosine()))
+BATCHES_OF_100 = Plan(Updates(3_000), Adam(5e-3, Cosine()), batch=100)
 PICTURE_RESOLUTION = 201
 TICK_EVERY = 25
 
@@ -40,10 +39,14 @@ def complete(runs: Sequence[Run], names: Mapping[Method, str], store: Store, wor
     todo = [run for run in runs if run.key not in store]
     groups = [list(group) for _, group in groupby(todo, key=lambda run: replace(run, seed=0))]
     jobs = [
-        Job(f"{names[group[0].method]}, {_short(group[0].data)}", group[0].plan.updates, _train_group, (group, store))
+        Job(f"{names[group[0].method]}, {_short(group[0].data)}", updates(group[0]), _train_group, (group, store))
         for group in groups
     ]
     workers.do(jobs, title)
+
+
+def updates(run: Run) -> int:
+    return run.plan.updates(len(run.data.draw()))
 
 
 def missing(runs: Sequence[Run], store: Store) -> int:
@@ -63,12 +66,10 @@ def picture(run: Run, store: Store) -> Picture:
 
 def trained(runs: Sequence[Run], tick: Tick) -> tuple[Abreast, list[float]]:
     """Networks that differ by seed alone, trained abreast on one cloud; and the mean loss every few updates."""
-    first, seeds = runs[0], [run.seed for run in runs]
-    cloud = first.data.draw()
+    first, seeds = runs[0], tuple(run.seed for run in runs)
     network = Abreast([run.build() for run in runs])
-    points, labels = cloud.points.repeat(len(runs), 1), cloud.labels.repeat(len(runs))
     losses = []
-    for record in train(network, points, labels, first.method, first.plan, Rng.seeded(*seeds, purpose="training")):
+    for record in train(network, first.data.draw().repeated(len(runs)), first.method, first.plan, seeds):
         if record.update % TICK_EVERY == 0:
             losses.append(record.loss)
             tick(record.update)

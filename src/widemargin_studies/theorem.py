@@ -12,13 +12,12 @@ import torch
 from widemargin.data.toy import TwoGaussians
 from widemargin.networks.mlp import Widths
 from widemargin.perturb.balls import OPEN, Linf
-from widemargin.plan import Adam, Plan
+from widemargin.plan import Adam, Plan, Updates
 from widemargin.recipes import pgd, udp
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import COLOURS, TINTS, Array, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
-from widemargin.rng import Rng
 from widemargin.run import Run
 from widemargin.train.loop import train
 from widemargin.uncertainty.abreast import Abreast
@@ -74,7 +73,7 @@ CHANCE = 4.5
 """Means this many standard errors off are not chance, even the farthest of a thousand."""
 SIMULATIONS = tuple(Simulation(seed) for seed in range(400, 405))
 DATA, NETWORK, SEEDS = TwoGaussians(seed=1), Widths((1, 2)), range(400, 410)
-PLAN = Plan(300, Adam(5e-2))
+PLAN = Plan(Updates(300), Adam(5e-2))
 RECIPES = {"LDP-PGD": pgd, "UDP-PGD": udp}
 RADII = (0.9, 1.05, 1.5, 3.0)
 Case = tuple[str, float]
@@ -164,16 +163,15 @@ def train_group(runs: Sequence[Run], store: Store, tick: Tick) -> None:
     """Final accuracy, clean loss and slope of each network, and its mean accuracy over the second half of training."""
     first, count = runs[0], len(runs)
     cloud, abreast = first.data.draw(), Abreast([run.build() for run in runs])
-    points, labels = cloud.points.repeat(count, 1), cloud.labels.repeat(count)
-    rng = Rng.seeded(*(run.seed for run in runs), purpose="training")
+    everything, seeds = cloud.repeated(count), tuple(run.seed for run in runs)
     course = []
-    for record in train(abreast, points, labels, first.method, first.plan, rng):
-        if 2 * record.update > first.plan.updates:
+    for record in train(abreast, everything, first.method, first.plan, seeds):
+        if 2 * record.update > plane.updates(first):
             with torch.no_grad():
-                answers = abreast(points)
-            course.append((answers.argmax(-1) == labels).view(count, -1).float().mean(1).numpy())
+                answers = abreast(everything.points)
+            course.append((answers.argmax(-1) == everything.labels).view(count, -1).float().mean(1).numpy())
         tick(record.update)
-    losses = -answers.gather(1, labels[:, None]).view(count, -1).mean(1)
+    losses = -answers.gather(1, everything.labels[:, None]).view(count, -1).mean(1)
     slopes = (abreast.stack.weights[0][:, 0, 1] - abreast.stack.weights[0][:, 0, 0]).tolist()
     for i, run in enumerate(runs):
         numbers = {"accuracy": float(course[-1][i]), "loss": float(losses[i]), "slope": slopes[i]}
@@ -190,7 +188,7 @@ def run(store: Store, workers: Workers) -> None:
     for (name, radius), runs in RUNS.items():
         todo = [own for own in runs if own.key not in store]
         if todo:
-            jobs.append(Job(f"{name}, eps {radius}", PLAN.updates, train_group, (todo, store)))
+            jobs.append(Job(f"{name}, eps {radius}", plane.updates(todo[0]), train_group, (todo, store)))
     workers.do(jobs, "Theorem")
 
 

@@ -11,7 +11,7 @@ from widemargin.report.store import Store
 from widemargin.workers import Workers
 from widemargin_studies import app_corridor_sweep, app_two_distances, demo, fig3, plane
 
-SHORT = wm.Plan(30, wm.Adam(5e-3))
+SHORT = wm.Plan(wm.Updates(30), wm.Adam(5e-3))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_the_key_names_all_that_decides_a_number() -> None:
         replace(run, data=wm.LMS5(2)),
         replace(run, network=wm.Widths((2, 9, 2))),
         replace(run, method=wm.max_entropy(0.1)),
-        replace(run, plan=replace(SHORT, updates=31)),
+        replace(run, plan=replace(SHORT, length=wm.Updates(31))),
     ]
     assert len({run.key, *(other.key for other in others)}) == 6
     assert replace(run).key == run.key
@@ -54,10 +54,10 @@ def test_studies_run_report_and_have_nothing_left(
 ) -> None:
     for module in (fig3, demo, app_corridor_sweep):
         monkeypatch.setattr(module, "SEEDS", (0, 1))
-    monkeypatch.setattr(demo, "UPDATES", 5)
+    monkeypatch.setattr(demo, "UPDATES", wm.Updates(5))
     monkeypatch.setattr(app_corridor_sweep, "RADII", (0.05, 0.25, 0.45))
-    monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, updates=5))
-    monkeypatch.setattr(fig3, "PLANS", dict.fromkeys(fig3.PLANS, replace(SHORT, updates=5)))
+    monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, length=wm.Updates(5)))
+    monkeypatch.setattr(fig3, "PLANS", dict.fromkeys(fig3.PLANS, replace(SHORT, length=wm.Updates(5))))
     store = Store(tmp_path / "runs")
     with pytest.raises(ValueError, match="run the study first"):
         study.report(store)  # type: ignore[attr-defined]
@@ -70,8 +70,8 @@ def test_studies_run_report_and_have_nothing_left(
 def test_two_distances_end_to_end(tmp_path: Path, workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app_two_distances, "SEEDS", (0, 1))
     monkeypatch.setattr(app_two_distances, "MEMBERS", 2)
-    monkeypatch.setattr(app_two_distances, "OSCILLATING", wm.Plan(20, wm.Adam(5e-3), batch=20))
-    monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, updates=20))
+    monkeypatch.setattr(app_two_distances, "OSCILLATING", wm.Plan(wm.Updates(20), wm.Adam(5e-3), batch=20))
+    monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, length=wm.Updates(20)))
     store = Store(tmp_path / "runs")
     app_two_distances.run(store, workers)
     assert app_two_distances.missing(store) == 0

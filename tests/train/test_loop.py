@@ -1,3 +1,5 @@
+from itertools import islice
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -8,6 +10,7 @@ from widemargin import (
     OPEN,
     Abreast,
     Adam,
+    Cloud,
     Cosine,
     Linf,
     Method,
@@ -15,8 +18,11 @@ from widemargin import (
     Record,
     Rng,
     Single,
+    Training,
+    Updates,
     Widths,
     at_input,
+    carry_on,
     friendly,
     pgd,
     r_fgsm,
@@ -40,7 +46,8 @@ METHODS = [
 ]
 CLOUD = LMS5(count=24).draw()
 POINTS, LABELS = CLOUD.points.double(), CLOUD.labels
-PLAN = Plan(20, Adam(0.01, Cosine()))
+DOUBLE = Cloud(POINTS, LABELS)
+PLAN = Plan(Updates(20), Adam(0.01, Cosine()))
 
 
 def fresh(seed: int) -> nn.Module:
@@ -49,16 +56,16 @@ def fresh(seed: int) -> nn.Module:
 
 def alone(seed: int, method: Method, plan: Plan = PLAN) -> tuple[Single, list[Record]]:
     network = Single(at_input(fresh(seed)))
-    return network, list(train(network, POINTS, LABELS, method, plan, Rng.seeded(seed)))
+    return network, list(train(network, DOUBLE, method, plan, (seed,)))
 
 
 @pytest.mark.parametrize(
     ("method", "batch"), [(method, None) for method in METHODS] + [(udpr(BALL, 0.1, 4, weight=0.5), 7)], ids=repr
 )
 def test_seeds_trained_abreast_become_what_each_becomes_alone(method: Method, batch: int | None) -> None:
-    plan = Plan(20, Adam(0.01, Cosine()), batch)
+    plan = Plan(Updates(20), Adam(0.01, Cosine()), batch)
     together = Abreast([fresh(seed) for seed in range(3)])
-    records = list(train(together, POINTS.repeat(3, 1), LABELS.repeat(3), method, plan, Rng.seeded(0, 1, 2)))
+    records = list(train(together, DOUBLE.repeated(3), method, plan, (0, 1, 2)))
     losses = []
     for seed, trained in enumerate(together.split()):
         single, own = alone(seed, method, plan)
@@ -76,7 +83,7 @@ def test_the_seed_decides_the_network() -> None:
 
 
 def test_records_count_the_updates_and_the_loss_falls() -> None:
-    _, records = alone(0, standard(), Plan(150, Adam(0.02)))
+    _, records = alone(0, standard(), Plan(Updates(150), Adam(0.02)))
     assert [record.update for record in records] == list(range(1, 151))
     assert records[-1].loss < 0.3 * records[0].loss
 
@@ -89,7 +96,7 @@ def test_the_first_record_is_the_loss_before_any_update() -> None:
 def test_nothing_happens_until_records_are_asked_for() -> None:
     network = Single(at_input(fresh(0)))
     before = [parameter.detach().clone() for parameter in network.parameters()]
-    records = train(network, POINTS, LABELS, standard(), PLAN, Rng.seeded(0))
+    records = train(network, DOUBLE, standard(), PLAN)
     assert all(torch.equal(a, b) for a, b in zip(network.parameters(), before, strict=True))
     next(records)
     assert not any(torch.equal(a, b) for a, b in zip(network.parameters(), before, strict=True))
@@ -111,7 +118,7 @@ class Watching(nn.Module):
 def test_the_search_sees_eval_mode_and_the_descent_sees_train_mode() -> None:
     watching = Watching()
     network = Single(at_input(watching)).eval()
-    list(train(network, POINTS, LABELS, pgd(BALL, 0.1, 2), Plan(1, Adam(0.01)), Rng.seeded(0)))
+    list(train(network, DOUBLE, pgd(BALL, 0.1, 2), Plan(Updates(1), Adam(0.01))))
     tried, *searched, descended = watching.seen
     assert tried == (False, True)
     assert searched == [(False, False)] * 2
@@ -134,9 +141,45 @@ def test_the_search_sees_eval_mode_and_the_descent_sees_train_mode() -> None:
 def test_what_cannot_be_trained_is_refused(head: nn.Module, points: Tensor, labels: Tensor, message: str) -> None:
     network = Single(at_input(head)).double()
     with pytest.raises(ValueError, match=f"^{message}"):
-        next(train(network, points, labels, standard(), PLAN, Rng.seeded(0)))
+        next(train(network, Cloud(points, labels), standard(), PLAN))
 
 
 def test_a_batch_larger_than_the_data_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^the batch size must be in 1..24, the number of points, got 25$"):
-        alone(0, standard(), Plan(1, Adam(0.01), batch=25))
+    with pytest.raises(ValueError, match=r"^the batch size must be in 1..24, the number of examples, got 25$"):
+        alone(0, standard(), Plan(Updates(1), Adam(0.01), batch=25))
+
+
+@pytest.mark.parametrize("batch", [None, 7])
+def test_a_training_can_stop_anywhere_and_carry_on(batch: int | None) -> None:
+    plan, method = Plan(Updates(12), Adam(0.01, Cosine()), batch), udp(BALL, 0.1, 3)
+    undisturbed, records = alone(3, method, plan)
+    for stop in (1, 5, 11):
+        training = Training.begin(Single(at_input(fresh(3))), plan)
+        first = list(islice(carry_on(training, DOUBLE, method, plan, (3,)), stop))
+        rest = list(carry_on(training, DOUBLE, method, plan, (3,)))
+        assert first + rest == records
+        for a, b in zip(training.network.parameters(), undisturbed.parameters(), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_dropout_follows_the_seed_and_leaves_the_global_generator_alone() -> None:
+    def trained(seed: int) -> list[Tensor]:
+        body = nn.Sequential(fresh(0), nn.Dropout(0.5), nn.Linear(2, 2).double())
+        for parameter in body.parameters():
+            nn.init.constant_(parameter, 0.1)
+        network = Single(at_input(body))
+        list(train(network, DOUBLE, standard(), PLAN, (seed,)))
+        return [parameter.detach() for parameter in network.parameters()]
+
+    first = trained(0)
+    torch.rand(5)
+    before = torch.get_rng_state()
+    again, other = trained(0), trained(1)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def test_every_network_abreast_needs_a_seed() -> None:
+    with pytest.raises(ValueError, match=r"^2 networks need a seed each, got 1$"):
+        next(train(Abreast([fresh(0), fresh(1)]), DOUBLE.repeated(2), standard(), PLAN, (0,)))

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widemargin.data.checks import check_labels, check_points
-from widemargin.shapes import PerSample
+from widemargin.shapes import Labels, PerSample, Points
 
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Labelled points: [rows, features] and [rows]."""
+    """Labelled points: [rows, features...] and [rows]."""
 
     points: Tensor
     labels: Tensor
@@ -24,6 +24,16 @@ class Cloud:
     def __post_init__(self) -> None:
         check_points(self.points)
         check_labels(self.labels, len(self.points), self.classes)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, rows: Tensor) -> tuple[Points, Labels]:
+        return self.points[rows], self.labels[rows]
+
+    def repeated(self, times: int) -> Cloud:
+        """One copy after the other: a block for each of several networks abreast."""
+        return Cloud(torch.cat([self.points] * times), torch.cat([self.labels] * times))
 
     @property
     def classes(self) -> int:
@@ -34,7 +44,8 @@ class Cloud:
 
         The boundary of the nearest-neighbour rule gives every point at least this much, so it is attained.
         """
-        distances = torch.cdist(self.points.double(), self.points.double(), p=p)
+        flat = self.points.double().flatten(1)
+        distances = torch.cdist(flat, flat, p=p)
         distances[self.labels[:, None] == self.labels[None]] = torch.inf
         return (distances.amin(1) / 2).to(self.points)
 

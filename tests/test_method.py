@@ -1,0 +1,44 @@
+import pytest
+import torch
+
+from widemargin import Even, Nearness, SelfScaledNearness
+from widemargin.method import Weight
+
+WAYS = torch.tensor([[0.1, 0.2, 0.4, 0.9], [3.0, 1.0, 2.0, 1.0]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("weight", [Even(), Nearness(0.3), SelfScaledNearness()], ids=repr)
+def test_each_network_weighs_its_own_samples(weight: Weight) -> None:
+    shares = weight(WAYS)
+    torch.testing.assert_close(shares.sum(1), torch.ones(2).double())
+    torch.testing.assert_close(shares[1:], weight(WAYS[1:]))
+
+
+def test_nearer_samples_count_more_by_the_exponential_of_their_way() -> None:
+    shares = Nearness(0.3)(WAYS)
+    torch.testing.assert_close(shares[0, 0] / shares[0, 2], torch.tensor(1.0).double().exp())
+
+
+def test_a_scale_of_its_own_does_not_care_about_units() -> None:
+    torch.testing.assert_close(SelfScaledNearness()(WAYS), SelfScaledNearness()(1000 * WAYS))
+    shares = SelfScaledNearness(times=2.0, nearest=0.0)(WAYS)
+    torch.testing.assert_close(shares[0, 0] / shares[0, 2], torch.tensor(1.5).double().exp())
+
+
+def test_samples_on_the_boundary_do_not_break_the_scale() -> None:
+    shares = SelfScaledNearness()(torch.tensor([[0.0, 0.0, 1.0]]))
+    torch.testing.assert_close(shares, torch.tensor([[0.5, 0.5, 0.0]]))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Nearness(0.0), r"^Nearness.scale must be in \(0, inf\), got 0.0$"),
+        (lambda: SelfScaledNearness(times=-1.0), r"^SelfScaledNearness.times must be in \(0, inf\), got -1.0$"),
+        (lambda: SelfScaledNearness(nearest=1.5), r"^SelfScaledNearness.nearest must be in \[0, 1\], got 1.5$"),
+    ],
+    ids=["scale", "times", "nearest"],
+)
+def test_bad_scales_are_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]
