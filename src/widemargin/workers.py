@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -66,7 +68,8 @@ class Workers:
                 bars.update(bar, completed=steps)
                 bars.update(total, completed=before + steps)
 
-            job.function(*job.arguments, tick)
+            with _one_thread():
+                job.function(*job.arguments, tick)
             done += job.steps
             bars.update(total, completed=done)
             bars.remove_task(bar)
@@ -75,7 +78,7 @@ class Workers:
         context = multiprocessing.get_context("spawn")
         with (
             context.Manager() as manager,
-            ProcessPoolExecutor(self.count, mp_context=context, initializer=_one_thread) as pool,
+            ProcessPoolExecutor(self.count, mp_context=context, initializer=_end_with_parent) as pool,
         ):
             ticks: Ticks = manager.Queue()
             running = {pool.submit(_work, job, number, ticks): number for number, job in enumerate(jobs)}
@@ -117,9 +120,28 @@ class Workers:
             pass
 
 
-def _one_thread() -> None:
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _end_with_parent() -> None:
+    """A killed command must not leave its workers behind, busy for nobody."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _work(job: Job, number: int, ticks: Ticks) -> None:
-    job.function(*job.arguments, lambda steps: ticks.put((number, steps)))
+    with _one_thread():
+        job.function(*job.arguments, lambda steps: ticks.put((number, steps)))

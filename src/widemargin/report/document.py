@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy
 import rich.console
 from matplotlib.figure import Figure
+from rich import markup
 
 from widemargin.report import figures
 from widemargin.report.tables import Table
@@ -57,14 +58,14 @@ class Report:
     pictures: tuple[Picture, ...] = field(default=())
 
     def print(self, console: rich.console.Console) -> None:
-        console.print(f"\n[bold]{self.title}[/bold]\n{self.summary}", highlight=False)
+        # Brackets are there to be read, not to set the style.
+        console.print(f"\n[bold]{markup.escape(self.title)}[/bold]\n{markup.escape(self.summary)}", highlight=False)
         for table in self.tables:
             console.print(table.rich())
         for verdict in self.verdicts:
             colour = "green" if verdict.held else "red"
-            console.print(
-                f"[{colour}]{verdict.word}[/{colour}]: {verdict.claim}\n  {verdict.evidence}", highlight=False
-            )
+            text = markup.escape(f"{verdict.claim}\n  {verdict.evidence}")
+            console.print(f"[{colour}]{verdict.word}[/{colour}]: {text}", highlight=False)
 
     def write(self, folder: Path) -> list[Path]:
         """PNGs, report.md and a self-contained page.html; returns where they are."""

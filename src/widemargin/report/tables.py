@@ -8,6 +8,7 @@ from html import escape
 
 import numpy as np
 import rich.table
+from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,12 @@ class Table:
         assert not wrong, f"rows must have {len(self.columns)} cells, got {wrong[0]}"
 
     def rich(self) -> rich.table.Table:
-        table = rich.table.Table(title=self.title, caption=self.note or None, title_justify="left")
+        title, note = Text(self.title), Text(self.note)
+        table = rich.table.Table(title=title, caption=note or None, title_justify="left", caption_justify="left")
         for i, column in enumerate(self.columns):
-            table.add_column(column, justify="left" if i == 0 else "right")
+            table.add_column(Text(column), justify="left" if i == 0 else "right")
         for row in self.rows:
-            table.add_row(*row)
+            table.add_row(*map(Text, row))
         return table
 
     def markdown(self) -> str:
