@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -125,6 +126,13 @@ def main(arguments: list[str] | None = None) -> None:
     except ValueError as error:
         print(f"widemargin: {error}", file=sys.stderr)
         sys.exit(2)
+    except BrokenProcessPool:
+        print(
+            "widemargin: a worker process was killed, maybe for want of memory; run the same command to go on, or take "
+            "fewer --workers",
+            file=sys.stderr,
+        )
+        sys.exit(1)
     except KeyboardInterrupt:
         print("widemargin: stopped; what was finished is stored, the same command goes on from there", file=sys.stderr)
         sys.exit(130)

@@ -12,6 +12,11 @@ from widemargin.plan import Plan
 from widemargin.rng import Rng
 
 
+def key_of(*parts: object) -> str:
+    """A name for whatever is decided by these; their repr must say it all."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
 @dataclass(frozen=True)
 class Run:
     data: PointSet
@@ -22,7 +27,7 @@ class Run:
 
     @property
     def key(self) -> str:
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+        return key_of(self)
 
     def build(self) -> MLP:
         """The network as it is before training."""

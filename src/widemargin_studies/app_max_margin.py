@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from widemargin.report.figures import BOUNDARY, Array, draw_regions, panels
 from widemargin.report.figures import Picture as Panel
 from widemargin.report.store import Store, Stored
 from widemargin.report.tables import Table
+from widemargin.run import key_of
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, Tick, Workers
@@ -60,7 +60,7 @@ def one_feature(cloud: Cloud) -> OneFeature:
 
 
 def key(data: LMS5) -> str:
-    return hashlib.sha256(repr(("max-margin", data, REFINEMENTS)).encode()).hexdigest()[:16]
+    return key_of("max-margin", data, REFINEMENTS)
 
 
 def run(store: Store, workers: Workers) -> None:

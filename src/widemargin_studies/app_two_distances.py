@@ -22,7 +22,7 @@ from widemargin.report.figures import bare, draw_landscape, draw_points, draw_re
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.rng import Rng
-from widemargin.run import Run
+from widemargin.run import Run, key_of
 from widemargin.train.loop import train
 from widemargin.uncertainty import predictive
 from widemargin.uncertainty.abreast import Abreast
@@ -55,11 +55,12 @@ SETTLED, OFTEN, GRID = 500, 10, 60
 
 
 def _attack_key(seed: int) -> str:
-    return f"two-distances-attack-{seed}"
+    decided = (DATA, plane.NETWORK, plane.FULL_BATCH, MEMBERS, ATTACK_STEPS, ATTACK_ALPHA, seed)
+    return key_of("two distances, attack", *decided)
 
 
 def _flips_key(name: str) -> str:
-    return f"two-distances-flips-{Run(DATA, plane.NETWORK, METHODS[name], OSCILLATING, SEEDS[0]).key}"
+    return key_of("two distances, flips", DATA, plane.NETWORK, METHODS[name], OSCILLATING, SEEDS, SETTLED, OFTEN, GRID)
 
 
 def cells() -> dict[str, list[Run]]:

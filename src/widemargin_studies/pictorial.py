@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +25,7 @@ from widemargin.report.figures import BEST, BOUNDARY, COLOURS, Array, bare, draw
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
 from widemargin.rng import Rng
-from widemargin.run import Run
+from widemargin.run import Run, key_of
 from widemargin.uncertainty.abreast import Abreast
 from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import plane
@@ -104,7 +103,7 @@ def runs() -> list[Run]:
 
 
 def key(run: Run) -> str:
-    return hashlib.sha256(repr((run, SEARCHES)).encode()).hexdigest()[:16]
+    return key_of("pictorial", run, SEARCHES)
 
 
 def complete(store: Store, workers: Workers, title: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import COLOURS, TINTS, Array, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
-from widemargin.run import Run
+from widemargin.run import Run, key_of
 from widemargin.train.loop import train
 from widemargin.uncertainty.abreast import Abreast
 from widemargin.workers import Job, Tick, Workers
@@ -62,7 +61,7 @@ class Simulation:
 
     @property
     def key(self) -> str:
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+        return key_of(self)
 
     @property
     def cases(self) -> list[tuple[Mixture, float, float]]:
