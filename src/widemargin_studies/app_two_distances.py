@@ -18,7 +18,7 @@ from widemargin.perturb.search import Search
 from widemargin.plan import Adam, Plan, Updates
 from widemargin.recipes import pgd, standard, trades, udp, udpr
 from widemargin.report.document import Picture, Report, Verdict
-from widemargin.report.figures import bare, draw_landscape, draw_points, draw_regions, panels
+from widemargin.report.figures import PROBABILITY, bare, draw_landscape, draw_points, draw_regions, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.rng import Rng
@@ -249,7 +249,7 @@ def _figure(store: Store) -> Picture:
         for column, steps in enumerate(ATTACK_STEPS):
             panel = axes[row][column]
             if kind == "single":
-                draw_landscape(panel, x, y, 1 / (1 + np.exp(-attack["lead"])), "PuOr_r")
+                draw_landscape(panel, x, y, 1 / (1 + np.exp(-attack["lead"])), PROBABILITY)
                 panel.contour(x, y, attack["lead"], levels=[0.0], colors="black", linewidths=1.2)
             else:
                 draw_landscape(panel, x, y, attack["ensemble entropy"], "Greens")

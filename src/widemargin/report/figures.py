@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 COLOURS = ("#2166ac", "#e08214", "#35978f", "#8073ac", "#b2182b")
 TINTS = ("#c9dcee", "#fbe0c0", "#cfe8e5", "#dfdbeb", "#f3c9cc")
 BOUNDARY, BEST, WRONG = "#111111", "#777777", "#b2182b"
+# From class 0 to class 1, light enough for points to show.
+PROBABILITY = LinearSegmentedColormap.from_list("probability", [TINTS[0], "white", TINTS[1]])
 
 Array = NDArray[Any]
 
@@ -53,7 +55,7 @@ def draw_points(axes: Axes, points: Array, labels: Array, size: float = 14, mark
         axes.scatter(own[:, 0], own[:, 1], s=size, color=COLOURS[int(label)], marker=marker, zorder=3, **style)
 
 
-def draw_landscape(axes: Axes, x: Array, y: Array, values: Array, colours: str | ListedColormap) -> None:
+def draw_landscape(axes: Axes, x: Array, y: Array, values: Array, colours: str | Colormap) -> None:
     axes.pcolormesh(x, y, values, cmap=colours, shading="gouraud", rasterized=True)
     bare(axes)
 
