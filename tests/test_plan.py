@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from widemargin import SGD, Adam, Constant, Cosine, Epochs, Multistep, Plan, Triangle, Updates
+import widemargin.plan
+from widemargin import EMA, SGD, Adam, Constant, Cosine, Epochs, Multistep, Plan, Triangle, Updates
 from widemargin.plan import Decay, set_rate
 
 
@@ -47,3 +48,14 @@ def test_epochs_count_full_batches() -> None:
 def test_sgd_is_nesterov_with_weight_decay() -> None:
     group = SGD(0.1).build([torch.nn.Parameter(torch.zeros(1))]).param_groups[0]
     assert (group["lr"], group["momentum"], group["weight_decay"], group["nesterov"]) == (0.1, 0.9, 5e-4, True)
+
+
+def test_fields_that_came_later_leave_the_repr_of_older_plans_alone() -> None:
+    plan = Plan(Updates(7), Adam(0.1))
+    assert (
+        repr(plan)
+        == "Plan(length=Updates(count=7), descent=Adam(rate=0.1, decay=Constant()), batch=None, augment=AsTheyAre())"
+    )
+    later = Plan(Updates(7), Adam(0.1), average=EMA(0.9), mixed=True)
+    assert repr(later) == repr(plan)[:-1] + ", average=EMA(decay=0.9), mixed=True)"
+    assert eval(repr(later), vars(widemargin.plan)) == later

@@ -1,7 +1,9 @@
 """Train classifiers that keep a wide margin, and measure how wide it is."""
 
 from widemargin.data.toy import LMS5, Cloud, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
+from widemargin.measure.accuracy import accuracy
 from widemargin.measure.margin import Margins, margins
+from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.method import Even, Method, Nearness, SelfScaledNearness
 from widemargin.networks.mlp import MLP, Widths
 from widemargin.perturb.ascent import (
@@ -36,7 +38,21 @@ from widemargin.perturb.objectives import (
     soft_cross_entropy,
 )
 from widemargin.perturb.search import InTrainMode, Moved, Search, Unperturbed
-from widemargin.plan import SGD, Adam, AsTheyAre, Constant, Cosine, Epochs, Multistep, Plan, Triangle, Updates
+from widemargin.plan import (
+    EMA,
+    SGD,
+    SWA,
+    Adam,
+    AsTheyAre,
+    Constant,
+    Cosine,
+    Epochs,
+    LastWeights,
+    Multistep,
+    Plan,
+    Triangle,
+    Updates,
+)
 from widemargin.recipes import (
     fgsm,
     friendly,
@@ -55,7 +71,7 @@ from widemargin.recipes import (
 )
 from widemargin.rng import Rng
 from widemargin.run import Run
-from widemargin.train.loop import Record, Training, carry_on, train
+from widemargin.train.loop import Diverged, Record, Training, carry_on, train
 from widemargin.uncertainty.abreast import Abreast
 from widemargin.uncertainty.cuts import Cut, after, at_input
 from widemargin.uncertainty.ensemble import Ensemble
@@ -65,12 +81,14 @@ from widemargin.uncertainty.single import Single
 __version__ = "0.1.0"
 
 __all__ = [
+    "EMA",
     "L1",
     "L2",
     "LMS5",
     "MLP",
     "OPEN",
     "SGD",
+    "SWA",
     "UNIT",
     "Abreast",
     "Adam",
@@ -82,6 +100,7 @@ __all__ = [
     "Constant",
     "Cosine",
     "Cut",
+    "Diverged",
     "Ensemble",
     "Epochs",
     "Even",
@@ -91,6 +110,7 @@ __all__ = [
     "Gaussian",
     "InBall",
     "InTrainMode",
+    "LastWeights",
     "Linf",
     "Margins",
     "Method",
@@ -122,6 +142,7 @@ __all__ = [
     "Updates",
     "Whole",
     "Widths",
+    "accuracy",
     "after",
     "at_input",
     "carry_on",
@@ -140,7 +161,9 @@ __all__ = [
     "perturbed_loss",
     "perturbed_mutual_information",
     "pgd",
+    "pgd_attack",
     "r_fgsm",
+    "robust_accuracy",
     "soft_cross_entropy",
     "standard",
     "trades",

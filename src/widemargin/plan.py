@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from widemargin.data.batches import updates_per_epoch
 from widemargin.rng import Rng
+from widemargin.uncertainty.network import Network
 
 
 class Length(Protocol):
@@ -142,7 +144,76 @@ class AsTheyAre:
         return inputs
 
 
+class Average(Protocol):
+    """Which weights answer in the end: an average over training is often flatter and wider than the last ones."""
+
+    @property
+    def recounts(self) -> bool:
+        """Must batch-norm statistics be taken anew for the averaged weights?"""
+        ...
+
+    def begin(self, network: Network) -> AveragedModel | None: ...
+    def covers(self, done: float) -> bool:
+        """Do weights count when a share `done` of all updates has been made?"""
+        ...
+
+
 @dataclass(frozen=True)
+class LastWeights:
+    """No average."""
+
+    recounts = False
+
+    def begin(self, network: Network) -> AveragedModel | None:
+        return None
+
+    def covers(self, done: float) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class EMA:
+    """Exponential: after every update, `decay` of the old average and the rest of the new weights.
+
+    Batch-norm statistics are averaged alike: they are such an average themselves, and lag no more than the weights do.
+    """
+
+    decay: float = 0.999
+    recounts = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.decay < 1:
+            raise ValueError(f"EMA.decay must be in (0, 1), got {self.decay}")
+
+    def begin(self, network: Network) -> AveragedModel | None:
+        return AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(self.decay), use_buffers=True)
+
+    def covers(self, done: float) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class SWA:
+    """Stochastic weight averaging: the plain mean of the weights after every update from `start` of the time on.
+
+    The mean of statistics is not the statistics of the mean: batch-norm's are taken anew on the training points.
+    """
+
+    start: float = 0.75
+    recounts = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < 1:
+            raise ValueError(f"SWA.start must be in [0, 1), got {self.start}")
+
+    def begin(self, network: Network) -> AveragedModel | None:
+        return AveragedModel(network)
+
+    def covers(self, done: float) -> bool:
+        return done >= self.start
+
+
+@dataclass(frozen=True, repr=False)
 class Plan:
     length: Length
     descent: Descent
@@ -150,9 +221,28 @@ class Plan:
     """Examples in an update; None for all of them."""
     augment: Augment = AsTheyAre()
     """What happens to a batch before anything else."""
+    average: Average = LastWeights()
+    mixed: bool = False
+    """Every other update leaves its points where they are and descends their plain cross-entropy."""
+
+    def __repr__(self) -> str:
+        return repr_with(self, "length", "descent", "batch", "augment")
 
     def updates(self, rows: int) -> int:
         return self.length.updates(updates_per_epoch(rows, self.batch))
+
+
+def repr_with(part: Any, *always: str) -> str:
+    """A dataclass's repr in which all other fields appear only if they are not their defaults.
+
+    A key hashes a repr: fields that were added later must leave the keys of stored runs as they are.
+    """
+    shown = [
+        f"{field.name}={getattr(part, field.name)!r}"
+        for field in fields(part)
+        if field.name in always or field.default is MISSING or getattr(part, field.name) != field.default
+    ]
+    return f"{type(part).__name__}({', '.join(shown)})"
 
 
 def _check_count(name: str, count: int) -> None:

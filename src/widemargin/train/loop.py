@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cache
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
 
-from widemargin.data.batches import batches
+from widemargin.data.batches import batches, updates_per_epoch
 from widemargin.data.checks import check_labels
+from widemargin.data.examples import Examples
 from widemargin.method import Method
+from widemargin.perturb.objectives import Pair, clean_loss
 from widemargin.perturb.search import Moved
 from widemargin.plan import Plan, set_rate
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 from widemargin.uncertainty.network import Network, check_network
-
-
-class Examples(Protocol):
-    """What can be trained on: a Cloud, or images and tables."""
-
-    @property
-    def labels(self) -> Labels: ...
-    def __len__(self) -> int: ...
-    def batch(self, rows: Tensor) -> tuple[Points, Labels]: ...
 
 
 @dataclass(frozen=True)
@@ -36,15 +31,25 @@ class Record:
     loss: float
 
 
+class Diverged(ValueError):
+    """The loss is no longer a number; the weights are those before the update that would have spoilt them."""
+
+
 class Step(nn.Module):
-    """One forward of the loss, as a module: what a wrapper for several processes wraps."""
+    """One forward of the loss, as a module: what a wrapper for several processes wraps.
+
+    Without a delta the batch is a clean one: its plain cross-entropy.
+    """
 
     def __init__(self, network: Network, method: Method) -> None:
         super().__init__()
         self.network = network
         self.method = method
 
-    def forward(self, inputs: Points, labels: Labels, delta: Encoded, way: PerSample) -> Tensor:
+    def forward(self, inputs: Points, labels: Labels, delta: Encoded | None, way: PerSample | None) -> Tensor:
+        if delta is None or way is None:
+            logits = cache(lambda: self.network.logits(self.network.encode(inputs)))
+            return clean_loss(Pair(labels, logits, logits)).mean() * self.network.abreast + self.network.penalty()
         return self.method.loss(self.network, inputs, labels, Moved(delta, way))
 
 
@@ -58,10 +63,11 @@ class Training:
     network: Network
     optimizer: Optimizer
     update: int = 0
+    average: AveragedModel | None = None
 
     @classmethod
     def begin(cls, network: Network, plan: Plan) -> Training:
-        return cls(network, plan.descent.build(network.parameters()))
+        return cls(network, plan.descent.build(network.parameters()), 0, plan.average.begin(network))
 
 
 def train(
@@ -88,18 +94,34 @@ def carry_on(
     order = batches(len(examples), plan.batch, seeds, training.update)
     network.train()
     while training.update < last:
-        rng = Rng.seeded(*seeds, purpose=f"update {training.update}")
+        done = training.update / last
         inputs, labels = examples.batch(next(order))
+        rng = Rng.seeded(*seeds, purpose=f"update {training.update}", device=inputs.device)
         inputs = plan.augment(inputs, rng)
-        moved = method.perturb(network, inputs, labels, rng)
-        set_rate(optimizer, plan.descent, training.update / last)
+        clean = plan.mixed and training.update % 2 == 1
+        moved = (None, None) if clean else method.perturb(network, inputs, labels, rng)
+        set_rate(optimizer, plan.descent, done)
         optimizer.zero_grad()
         with _own_dropout(network, seeds, training.update):
-            loss = step(inputs, labels, moved.delta, moved.way)
+            loss = step(inputs, labels, *moved)
         loss.backward()
+        record = Record(training.update + 1, loss.item() / network.abreast)
+        if not math.isfinite(record.loss):
+            raise Diverged(_what_to_try(record, plan, done, len(examples) // network.abreast))
         optimizer.step()
+        if training.average is not None and plan.average.covers(done):
+            training.average.update_parameters(network)
         training.update += 1
-        yield Record(training.update, loss.item() / network.abreast)
+        yield record
+
+
+def _what_to_try(record: Record, plan: Plan, done: float, rows: int) -> str:
+    epoch = (record.update - 1) // updates_per_epoch(rows, plan.batch) + 1
+    rate = plan.descent.rate * plan.descent.decay(done)
+    return (
+        f"the loss must be finite, got {record.loss} at update {record.update} (epoch {epoch}) with learning rate "
+        f"{rate:g}: try a smaller rate, a smaller weight, or inputs on a smaller scale"
+    )
 
 
 def _own_dropout(network: Network, seeds: tuple[int, ...], update: int) -> AbstractContextManager[None]:

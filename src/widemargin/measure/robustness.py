@@ -1,0 +1,115 @@
+"""How often is a network right, wherever in a ball somebody moves the point?"""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from widemargin.data.examples import Examples
+from widemargin.measure.accuracy import ROWS_AT_ONCE, Right, named_right, share, slices
+from widemargin.perturb.ascent import Ascent, Fixed, Steepest
+from widemargin.perturb.balls import Ball
+from widemargin.perturb.objectives import (
+    Objective,
+    clean_entropy,
+    clean_loss,
+    perturbed_entropy,
+    perturbed_gap,
+    perturbed_log_entropy,
+    perturbed_log_mutual_information,
+    perturbed_loss,
+    perturbed_mutual_information,
+)
+from widemargin.perturb.search import Search
+from widemargin.rng import Rng
+from widemargin.shapes import Encoded, MemberLogits, Points
+from widemargin.uncertainty.network import Network, in_eval_mode
+
+_NO_ATTACK: tuple[Objective, ...] = (
+    clean_loss,
+    clean_entropy,
+    perturbed_entropy,
+    perturbed_log_entropy,
+    perturbed_mutual_information,
+    perturbed_log_mutual_information,
+    perturbed_gap,
+    -perturbed_gap,
+)
+
+
+def pgd_attack(ball: Ball, alpha: float, steps: int) -> Search:
+    """PGD from the clean point (Madry et al. 2018)."""
+    return Search(perturbed_loss, ball, Ascent(Fixed(steps), Steepest(alpha)))
+
+
+def robust(
+    network: Network, examples: Examples, attack: Search, seed: int = 0, restarts: int = 1, rows: int = ROWS_AT_ONCE
+) -> Right:
+    """For every example, whether it is right where it is and wherever the attack takes it, in all restarts.
+
+    Inputs are attacked, also of a network that is cut elsewhere.  What is drawn for an example follows from the seed,
+    the restart and its number, so the answer does not depend on how many `rows` are computed at once.
+    """
+    _check_attack(attack, restarts)
+    whole = _Whole(network)
+    found = []
+    with in_eval_mode(network):
+        for numbers, inputs, labels in slices(examples, rows):
+            with torch.no_grad():
+                standing = named_right(whole(inputs), labels)
+            for restart in range(restarts):
+                left = standing.nonzero()[:, 0]
+                if len(left) == 0:
+                    break
+                # One generator for each example, as if it were alone.
+                drawn = Rng.seeded(
+                    *numbers[left.cpu()].tolist(), purpose=f"attack {seed} {restart}", device=inputs.device
+                )
+                delta = attack(whole, inputs[left], labels[left], drawn).delta
+                with torch.no_grad():
+                    standing[left] = named_right(whole(inputs[left] + delta), labels[left])
+            found.append(standing)
+    return torch.cat(found)
+
+
+def robust_accuracy(network: Network, examples: Examples, attack: Search, seed: int = 0, restarts: int = 1) -> float:
+    """The share of examples that stay right."""
+    return share(robust(network, examples, attack, seed, restarts))
+
+
+@final
+class _Whole(Network):
+    """Any network, perturbed at its input: an attacker reaches no other place."""
+
+    abreast = 1
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        if network.abreast != 1:
+            raise ValueError(f"robustness is that of one network, got {network.abreast} abreast: split them first")
+        self.network = network
+
+    def encode(self, inputs: Points) -> Encoded:
+        return inputs
+
+    def logits(self, encoded: Encoded) -> MemberLogits:
+        return self.network.logits(self.network.encode(encoded))
+
+    def penalty(self) -> Tensor:
+        return self.network.penalty()
+
+
+def _check_attack(attack: Search, restarts: int) -> None:
+    weak = {term for objective in _NO_ATTACK for _, term in objective.terms}
+    climbed = [term for _, term in attack.objective.terms if term not in weak]
+    if not climbed:
+        raise ValueError(
+            f"robust accuracy must be measured by a search that climbs the loss, got one that climbs "
+            f"{attack.objective}: uncertainty is highest at the boundary, so such a search stops there by design"
+        )
+    if restarts < 1:
+        raise ValueError(f"restarts must be a whole number of at least 1, got {restarts}")
+    if restarts > 1 and attack.ascent.start.at_center:
+        raise ValueError(f"{restarts} restarts from the clean point all go the same way: start the attack InBall()")

@@ -1,0 +1,35 @@
+"""Which network answers: the one that is trained, or the average of what it has been?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.optim.swa_utils import update_bn
+
+from widemargin.data.examples import Examples
+from widemargin.plan import Plan
+from widemargin.rng import Rng
+from widemargin.train.loop import Training
+from widemargin.uncertainty.network import Network
+
+_ROWS_AT_ONCE = 256
+
+
+def answering(training: Training, examples: Examples, plan: Plan) -> Network:
+    """What to measure and to keep: the average as soon as there is one, with batch-norm statistics that are its own."""
+    if training.average is None or int(training.average.n_averaged) == 0:
+        return training.network
+    network = training.average.module
+    assert isinstance(network, Network)
+    if plan.average.recounts:
+        # Train mode draws dropout from the global generator: lend it one that depends on nothing.
+        with Rng.seeded(0, purpose="batch-norm of an average").as_global():
+            update_bn(_inputs(examples, plan.batch or _ROWS_AT_ONCE), network)
+    return network
+
+
+def _inputs(examples: Examples, size: int) -> Iterator[Tensor]:
+    for rows in torch.arange(len(examples)).split(size):
+        yield examples.batch(rows)[0]
