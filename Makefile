@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 .PHONY: help run test lint slow bench clean
 
 help:
-	@echo "make run    train five methods on embedded data, show table and figure"
+	@echo "make run    train six methods on embedded data, show table and figure"
 	@echo "make test   lint, types and tests"
 	@echo "make slow   checks that take minutes"
 	@echo "make bench  measure the hot paths against their twins"

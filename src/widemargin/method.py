@@ -39,7 +39,7 @@ class Nearness:
     """Samples with a short way count more: exp(-way / scale).
 
     All points that reach the boundary push it equally hard, so it settles where crowds balance; with this the points
-    that lie next to it decide.
+    that lie next to it decide.  A sample where the network is exactly flat does not move and counts as near.
     """
 
     scale: float

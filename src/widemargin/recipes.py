@@ -79,7 +79,7 @@ def udp_trades(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
 
 
 def udp_near(ball: Ball, alpha: float, steps: int, scale: float) -> Method:
-    """Ours: UDP in which points near the boundary decide where it goes."""
+    """Ours: UDP in which samples that were moved less count more: those near the boundary, or with few steps drawn."""
     return Method(_uncertain(ball, alpha, steps), perturbed_loss, Nearness(scale))
 
 

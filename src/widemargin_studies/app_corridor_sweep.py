@@ -76,10 +76,11 @@ def report(store: Store) -> Report:
 
 
 def _verdicts(errors: dict[tuple[str, float], list[int]]) -> tuple[Verdict, ...]:
-    large = RADII[2:]
+    admissible = float(NarrowCorridor().draw().best_margins(float("inf")).min())
+    large = [radius for radius in RADII if radius > admissible]
     return (
         Verdict(
-            "LDP-PGD misclassifies training points at every radius that is not admissible (.25 and more).",
+            f"LDP-PGD misclassifies training points at every radius above the admissible {admissible:.2f}.",
             all(min(errors["LDP-PGD", radius]) > 0 for radius in large),
             _ranges("LDP-PGD", errors),
         ),

@@ -45,7 +45,7 @@ def verdicts(found: Mapping[Case, Moves]) -> tuple[Verdict, ...]:
     )
     return (
         Verdict(
-            f"1°, eps = {SMALL} <= eps1 = {PAIRS.near}: LDP and UDP coincide (within one step), no point crosses.",
+            f"1°, eps = {SMALL} <= eps1 = {PAIRS.near}: LDP and UDP coincide (within one step), LDP takes none across.",
             apart[SMALL] <= min(ONE_STEP.values()) and not _crossed(found, SMALL, NEAR) | _crossed(found, SMALL, FAR),
             f"farthest apart {apart[SMALL]:.4f}; {_counts(found, SMALL)}",
         ),

@@ -170,7 +170,7 @@ def report(store: Store) -> Report:
     found = {name: [plane.measured(run, store) for run in own] for name, own in cells().items()}
     moved = Table(
         "Points moved on a fixed network: share beyond its boundary",
-        ("attack", "network", "steps", "crossed", "by more than a step"),
+        ("attack", "network", "steps", "crossed", "by 1.5 steps or more"),
         tuple(
             (name, f"{MEMBERS} members" if kind == "ensemble" else "single", str(steps),
              mean_std([a[f"{kind} {name} {steps}"]["crossed"] for a in attacks]),

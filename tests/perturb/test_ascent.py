@@ -11,6 +11,7 @@ from widemargin import (
     L1,
     L2,
     OPEN,
+    UNIT,
     Ascent,
     Fading,
     Fixed,
@@ -76,6 +77,14 @@ def test_one_projection_step_lands_on_the_boundary_of_a_linear_model(
     steepness = ball.dual_norm(torch.tensor([slope], dtype=torch.float64))
     torch.testing.assert_close(lead(network, points + delta), torch.zeros(1).double(), rtol=0, atol=1e-9)
     torch.testing.assert_close(ball.norm(delta), lead(network, points).abs() / steepness, rtol=1e-9, atol=1e-9)
+
+
+def test_projection_steps_reach_the_boundary_inside_a_box() -> None:
+    """The lead is 3 x + y - .7 from (.1, .9): x can only go down by .1, so y must go the rest of the way."""
+    search = Search(-perturbed_gap, L2(5.0, UNIT), Ascent(Fixed(6), ToZero(5.0)))
+    network = line([3.0, 1.0], -0.7)
+    delta = search(network, torch.tensor([[0.1, 0.9]]).double(), torch.tensor([0]), Rng.seeded(0)).delta
+    torch.testing.assert_close(delta, torch.tensor([[-0.1, -0.2]]).double())
 
 
 def test_projection_step_is_no_longer_than_its_longest() -> None:

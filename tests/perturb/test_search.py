@@ -13,6 +13,7 @@ from widemargin import (
     OPEN,
     Abreast,
     Ascent,
+    Ensemble,
     Fixed,
     InTrainMode,
     Linf,
@@ -199,9 +200,9 @@ def broken(value: float) -> Tensor:
         (
             GOOD_POINTS,
             GOOD_LABELS.double(),
-            r"labels must be whole numbers of a signed integer type, got torch.float64",
+            r"labels must be whole numbers of type torch.int64, got torch.float64",
         ),
-        (GOOD_POINTS, GOOD_LABELS == 1, r"labels must be whole numbers of a signed integer type, got torch.bool"),
+        (GOOD_POINTS, GOOD_LABELS == 1, r"labels must be whole numbers of type torch.int64, got torch.bool"),
         (GOOD_POINTS, GOOD_LABELS[:3], r"labels must have shape \[4\], one for every point, got \[3\]"),
         (GOOD_POINTS, GOOD_LABELS[:, None], r"labels must have shape \[4\], one for every point, got \[4, 1\]"),
         (broken(torch.nan), GOOD_LABELS, r"points must be finite, got NaN or infinity in row 2: drop or fill"),
@@ -230,3 +231,16 @@ def test_a_network_with_one_logit_is_refused() -> None:
         match=r"^the network must return logits of shape \[4, classes\] with at least 2 classes, got \[4, 1\]",
     ):
         pgd(Linf(0.1), 0.1, 1).perturb(Single(at_input(nn.Linear(3, 1))), GOOD_POINTS, GOOD_LABELS, Rng.seeded(0))
+
+
+def test_nothing_but_training_feeds_batch_norm_in_a_latent_space() -> None:
+    network = Single(after(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)), 1)).train()
+    for perturb in (Unperturbed(), udp(L2(0.5, OPEN), 0.1, 2).perturb):
+        perturb(network, torch.rand(4, 3), torch.tensor([0, 1, 0, 1]), Rng.seeded(0))
+    assert network.encoder[0].num_batches_tracked == 0
+
+
+def test_one_member_with_a_softmax_is_found_among_others() -> None:
+    members = [nn.Linear(3, 2), nn.Sequential(nn.Linear(3, 2), nn.Softmax(-1))]
+    with pytest.raises(ValueError, match="got rows that look like probabilities"):
+        pgd(Linf(0.1), 0.1, 1).perturb(Ensemble(members), GOOD_POINTS, GOOD_LABELS, Rng.seeded(0))

@@ -179,3 +179,16 @@ def test_dropout_follows_the_seed_and_leaves_the_global_generator_alone() -> Non
 def test_every_network_abreast_needs_a_seed() -> None:
     with pytest.raises(ValueError, match=r"^2 networks need a seed each, got 1$"):
         next(train(Abreast([fresh(0), fresh(1)]), DOUBLE.repeated(2), standard(), PLAN, (0,)))
+
+
+def test_evaluating_between_records_does_not_freeze_the_network() -> None:
+    watching = Watching()
+    network = Single(at_input(watching))
+    for _ in train(network, DOUBLE, standard(), Plan(Updates(3), Adam(0.01))):
+        network.eval()
+    assert [training for training, _ in watching.seen[1:]] == [True, True, True]
+
+
+def test_a_network_that_cannot_take_the_points_is_refused_in_one_sentence() -> None:
+    with pytest.raises(ValueError, match=r"^the network must take points of shape \[2\] and type torch.float64, got"):
+        next(train(Single(at_input(nn.Linear(3, 2))).double(), DOUBLE, standard(), PLAN))

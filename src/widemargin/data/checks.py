@@ -1,9 +1,12 @@
 """Is this data fit to train on?  Each check raises one sentence that says what must hold and what was got."""
 
+import torch
 from torch import Tensor
 
 
 def check_points(points: Tensor) -> None:
+    if not isinstance(points, Tensor):
+        raise ValueError(f"points must be a tensor, got {type(points).__name__}: call torch.as_tensor(points)")
     if not points.is_floating_point():
         raise ValueError(f"points must be floating-point numbers, got {points.dtype}: call points.float()")
     if points.ndim < 2 or len(points) == 0:
@@ -14,11 +17,15 @@ def check_points(points: Tensor) -> None:
         raise ValueError(f"points must be finite, got NaN or infinity in row {row}: drop or fill such rows first")
 
 
+def check_label_type(labels: Tensor) -> None:
+    if not isinstance(labels, Tensor):
+        raise ValueError(f"labels must be a tensor, got {type(labels).__name__}: call torch.as_tensor(labels)")
+    if labels.dtype != torch.int64:
+        raise ValueError(f"labels must be whole numbers of type torch.int64, got {labels.dtype}: call labels.long()")
+
+
 def check_labels(labels: Tensor, rows: int, classes: int) -> None:
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype.is_signed is False:
-        raise ValueError(
-            f"labels must be whole numbers of a signed integer type, got {labels.dtype}: call labels.long()"
-        )
+    check_label_type(labels)
     if labels.shape != (rows,):
         raise ValueError(f"labels must have shape [{rows}], one for every point, got {list(labels.shape)}")
     low, high = int(labels.min()), int(labels.max())

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widemargin.data.checks import check_labels, check_points
+from widemargin.data.checks import check_label_type, check_labels, check_points
 from widemargin.shapes import Labels, PerSample, Points
 
 
@@ -23,6 +23,7 @@ class Cloud:
 
     def __post_init__(self) -> None:
         check_points(self.points)
+        check_label_type(self.labels)
         check_labels(self.labels, len(self.points), self.classes)
 
     def __len__(self) -> int:

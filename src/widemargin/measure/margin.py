@@ -52,9 +52,14 @@ class Margins:
 def margins(network: Network, cloud: Cloud, resolution: int = 301, refinements: int = 3) -> Margins:
     """Distances to the zero line of each class's lead, from a dense grid, refined around each point's nearest places.
 
+    The grid reaches as far beyond the points as any of their best margins: a boundary farther away costs nobody
+    anything, and is not looked for.
+
     The grid finds every piece of the boundary that is wider than a cell; each refinement then shrinks the error of a
     distance by 4 x, from about a hundredth of a cell where the boundary is smooth.
     """
+    if float(cloud.best_margins().min()) == 0:
+        raise ValueError("points of different classes must not coincide: no boundary keeps a margin between them")
     window = Window.around(cloud)
     x, y = window.grid(resolution)
     answers = log_probs(network, window.points(resolution)).reshape(resolution, resolution, -1)

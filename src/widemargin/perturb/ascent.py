@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from widemargin.perturb.balls import Ball
+from widemargin.perturb.balls import Ball, check_python_number
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, Labels, MemberLogits, PerSample, StepCounts
 
@@ -98,13 +98,16 @@ class Fading:
 
 @dataclass(frozen=True)
 class ToZero:
-    """The shortest delta at which the objective, made linear here, is 0 (DeepFool's step in the ball's norm).
+    """The shortest delta at which the objective, made linear here, is 0: a projection onto the boundary.
 
-    For objectives that are 0 at their peak, such as `-perturbed_gap`: the peak is the boundary.
+    For objectives that are 0 at their peak, such as `-perturbed_gap`: the peak is the boundary.  DeepFool adds such a
+    step to the last one; here delta starts anew from the centre, which finds nearer places of a curved boundary.
+    Features without a gradient, at the edge of the box among them, stay where they are.  With many classes the
+    runner-up may change from step to step, and a little of the gap remains.
     """
 
     longest: float
-    """No delta longer than this: where the network is flat, its linear form puts the boundary far away."""
+    """No delta longer than this: where the network is nearly flat, its linear form puts the boundary far away."""
 
     def __post_init__(self) -> None:
         _check_size("ToZero.longest", self.longest)
@@ -114,7 +117,8 @@ class ToZero:
         intercept = at.value - (at.gradient * at.delta).flatten(1).sum(1)
         length = -intercept / steepness.clamp_min(torch.finfo(steepness.dtype).tiny)
         length = length.clamp(-self.longest, self.longest)
-        return ball.steepest(at.gradient) * length.view(-1, *[1] * (at.delta.ndim - 1))
+        projected = ball.steepest(at.gradient) * length.view(-1, *[1] * (at.delta.ndim - 1))
+        return torch.where(at.gradient == 0, at.delta, projected)
 
 
 class Start(Protocol):
@@ -220,10 +224,13 @@ class Ascent:
 
 
 def _check_steps(name: str, steps: int) -> None:
-    if not isinstance(steps, int) or steps < 1:
+    if not isinstance(steps, int):
+        raise ValueError(f"{name} must be a Python whole number, got {steps!r}: call int()")
+    if steps < 1:
         raise ValueError(f"{name} must be a whole number of at least 1 step, got {steps}")
 
 
 def _check_size(name: str, size: float) -> None:
-    if not (isinstance(size, int | float) and 0 < size < math.inf):
+    check_python_number(name, size)
+    if not 0 < size < math.inf:
         raise ValueError(f"{name} must be in (0, inf), got {size}")

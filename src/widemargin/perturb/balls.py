@@ -199,8 +199,16 @@ class L1:
 
 
 def _check_radius(ball: Ball) -> None:
-    if not (isinstance(ball.radius, int | float) and 0 <= ball.radius < math.inf):
-        raise ValueError(f"{type(ball).__name__}.radius must be in [0, inf), got {ball.radius}")
+    name = f"{type(ball).__name__}.radius"
+    check_python_number(name, ball.radius)
+    if not 0 <= ball.radius < math.inf:
+        raise ValueError(f"{name} must be in [0, inf), got {ball.radius}")
+
+
+def check_python_number(name: str, value: float) -> None:
+    """Parts are named by their repr, and only a plain number's repr is the number."""
+    if not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a Python number, got {value!r}: call float()")
 
 
 def _short(bound: Bound) -> str:

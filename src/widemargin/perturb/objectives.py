@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -53,6 +54,8 @@ class Objective:
         return self + -1.0 * other
 
     def __mul__(self, factor: float) -> Objective:
+        if not (isinstance(factor, int | float) and math.isfinite(factor)):
+            raise ValueError(f"an objective is multiplied by a finite Python number, got {factor!r}: call float()")
         return Objective(tuple((factor * weight, term) for weight, term in self.terms))
 
     __rmul__ = __mul__

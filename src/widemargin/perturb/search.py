@@ -17,7 +17,7 @@ from widemargin.perturb.balls import Ball
 from widemargin.perturb.objectives import Objective, Pair
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, MemberLogits, PerSample, StepCounts
-from widemargin.uncertainty.network import Network, in_eval_mode
+from widemargin.uncertainty.network import Network, check_not_probabilities, in_eval_mode
 
 
 class Moved(NamedTuple):
@@ -40,7 +40,7 @@ class Unperturbed:
     """Nothing moves."""
 
     def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
-        with torch.no_grad():
+        with torch.no_grad(), in_eval_mode(network):
             delta = torch.zeros_like(network.encode(inputs))
         return Moved(delta, delta.flatten(1)[:, 0])
 
@@ -72,7 +72,7 @@ class Search:
 
 @dataclass(frozen=True)
 class InTrainMode:
-    """The same search with the network in train mode, as the paper's code does it.
+    """The same search with the network left in the mode it is in: while training, train mode, as in the paper's code.
 
     Batch-norm's running statistics then absorb every point on the way, and a sample's path depends on its batch.
     """
@@ -107,6 +107,7 @@ class _Hill:
             perturbed = cache(lambda: self.network.logits(self.center + delta))
             if taken == 0:
                 check_labels(self.labels, len(delta), classes=perturbed().shape[-1])
+                check_not_probabilities(perturbed())
             value = self.search.objective(Pair(self.labels, self.clean, perturbed))
             (gradient,) = torch.autograd.grad(value.sum(), delta)
         delta = delta.detach()

@@ -22,7 +22,7 @@ from widemargin.perturb.search import Moved
 from widemargin.plan import Plan, set_rate
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, Labels, PerSample, Points
-from widemargin.uncertainty.network import Network, check_network
+from widemargin.uncertainty.network import Network, check_is_network, check_network
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ def train(
 
     With networks abreast, examples hold one block for each, and there is a seed for each.
     """
+    check_is_network(network)
     return carry_on(Training.begin(network, plan), examples, method, plan, seeds)
 
 
@@ -92,8 +93,9 @@ def carry_on(
     step = Step(network, method)
     last = plan.updates(len(examples) // network.abreast)
     order = batches(len(examples), plan.batch, seeds, training.update)
-    network.train()
     while training.update < last:
+        # Whoever evaluates between records leaves the network in eval mode.
+        network.train()
         done = training.update / last
         inputs, labels = examples.batch(next(order))
         rng = Rng.seeded(*seeds, purpose=f"update {training.update}", device=inputs.device)

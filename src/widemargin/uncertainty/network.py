@@ -57,13 +57,30 @@ def check_logits(logits: Tensor, rows: int) -> None:
         )
 
 
+def check_is_network(network: object) -> None:
+    if not isinstance(network, Network):
+        raise ValueError(f"the network must be a Network, got {type(network).__name__}: use Single(at_input(network))")
+
+
 def check_network(network: Network, inputs: Points) -> int:
     """Try the network on a few points, as it will be used; return its number of classes."""
     with torch.no_grad(), in_eval_mode(network):
-        logits = network.logits(network.encode(inputs))
+        try:
+            logits = network.logits(network.encode(inputs))
+        except RuntimeError as error:
+            shape = f"[{', '.join(map(str, inputs.shape[1:]))}]"
+            raise ValueError(
+                f"the network must take points of shape {shape} and type {inputs.dtype}, got an error from it: {error}"
+            ) from error
     if not logits.isfinite().all():
         raise ValueError("the network must return finite logits, got NaN or infinity on the first points")
-    flat = logits.flatten(0, 1)
-    if bool(((flat >= 0) & (flat <= 1)).all()) and torch.allclose(flat.sum(-1), flat.new_ones(()), atol=1e-4):
-        raise ValueError("the network must return logits, got rows that look like probabilities: remove its softmax")
+    check_not_probabilities(logits)
     return int(logits.shape[-1])
+
+
+def check_not_probabilities(logits: MemberLogits) -> None:
+    """No member's rows may all be shares of 1: logits do not add up like that."""
+    logits = logits.detach()
+    shares = ((logits >= 0) & (logits <= 1)).all(-1) & ((logits.sum(-1) - 1).abs() < 1e-4)
+    if bool(shares.all(-1).any()):
+        raise ValueError("the network must return logits, got rows that look like probabilities: remove its softmax")

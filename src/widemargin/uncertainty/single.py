@@ -15,6 +15,8 @@ class Single(Network):
 
     def __init__(self, cut: Cut) -> None:
         super().__init__()
+        if not isinstance(cut, Cut):
+            raise ValueError(f"Single takes a network cut in two, got {type(cut).__name__}: use at_input(network)")
         self.encoder, self.head = cut
 
     def encode(self, inputs: Points) -> Encoded:
