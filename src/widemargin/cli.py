@@ -46,9 +46,16 @@ class StudyList:
     def __call__(self, console: rich.console.Console) -> None:
         table = rich.table.Table("study", "what it shows", "left to do")
         for name in study.names():
+            if name == "demo":
+                # It has a verb and a folder of its own.
+                continue
             found = study.load(name)
-            left = found.missing(Store(self.runs))
-            table.add_row(name, found.TITLE, "done" if left == 0 else f"{left} runs")
+            try:
+                left = found.missing(Store(self.runs))
+            except ValueError as error:
+                table.add_row(name, found.TITLE, str(error))
+            else:
+                table.add_row(name, found.TITLE, "done" if left == 0 else f"{left} runs")
         console.print(table)
 
 
