@@ -17,6 +17,7 @@ ORDER = [
     {"recipes"},
     {"run"},
     {"train", "measure"},
+    {"conduct"},
     {"widemargin", "workers"},
     {"report"},
     {"cli"},

@@ -1,11 +1,20 @@
 """Train classifiers that keep a wide margin, and measure how wide it is."""
 
+from widemargin.conduct.carry_out import Outcome
+from widemargin.conduct.fit import fit
+from widemargin.data.augment import CropFlip
+from widemargin.data.images import ImageSet
+from widemargin.data.labelled import Parts
+from widemargin.data.own import ImageFolder, Npz, OwnData, Table
 from widemargin.data.toy import LMS5, Cloud, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.margin import Margins, margins
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.method import Even, Method, Nearness, SelfScaledNearness
+from widemargin.networks.lenet import LeNet
 from widemargin.networks.mlp import MLP, Widths
+from widemargin.networks.named import DropoutResNetShape, LeNetShape, ResNetShape
+from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
 from widemargin.perturb.ascent import (
     Ascent,
     AtCenter,
@@ -70,10 +79,10 @@ from widemargin.recipes import (
     udpr,
 )
 from widemargin.rng import Rng
-from widemargin.run import Run
+from widemargin.run import AtInput, AtModule, BeforeHead, Run, Trial, Validation
 from widemargin.train.loop import Diverged, Record, Training, carry_on, train
 from widemargin.uncertainty.abreast import Abreast
-from widemargin.uncertainty.cuts import Cut, after, at_input
+from widemargin.uncertainty.cuts import Cut, after, at_input, at_module, before_head
 from widemargin.uncertainty.ensemble import Ensemble
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
@@ -95,12 +104,18 @@ __all__ = [
     "AsTheyAre",
     "Ascent",
     "AtCenter",
+    "AtInput",
+    "AtModule",
+    "BeforeHead",
     "Box",
     "Cloud",
     "Constant",
     "Cosine",
+    "CropFlip",
     "Cut",
     "Diverged",
+    "DropoutResNet18",
+    "DropoutResNetShape",
     "Ensemble",
     "Epochs",
     "Even",
@@ -108,9 +123,13 @@ __all__ = [
     "Fixed",
     "FromSklearn",
     "Gaussian",
+    "ImageFolder",
+    "ImageSet",
     "InBall",
     "InTrainMode",
     "LastWeights",
+    "LeNet",
+    "LeNetShape",
     "Linf",
     "Margins",
     "Method",
@@ -121,35 +140,47 @@ __all__ = [
     "Nearness",
     "Network",
     "Never",
+    "Npz",
     "Objective",
+    "Outcome",
+    "OwnData",
     "Pair",
     "Part",
+    "Parts",
     "Plan",
+    "PreActResNet18",
     "Record",
+    "ResNetShape",
     "Rng",
     "Run",
     "Search",
     "SelfScaledNearness",
     "Single",
     "Steepest",
+    "Table",
     "ToZero",
     "Training",
+    "Trial",
     "Triangle",
     "TwoDistances",
     "TwoGaussians",
     "Uniform",
     "Unperturbed",
     "Updates",
+    "Validation",
     "Whole",
     "Widths",
     "accuracy",
     "after",
     "at_input",
+    "at_module",
+    "before_head",
     "carry_on",
     "clean_entropy",
     "clean_loss",
     "divergence",
     "fgsm",
+    "fit",
     "friendly",
     "margins",
     "max_entropy",

@@ -1,0 +1,198 @@
+"""How is a run written down so that it can be repeated?  As plain YAML of named parts; reading it runs no code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from widemargin.conduct.own_network import OwnNetwork
+from widemargin.data.augment import CropFlip
+from widemargin.data.images import ImageSet
+from widemargin.data.own import ImageFolder, Npz, OwnData, Table
+from widemargin.data.toy import LMS5, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
+from widemargin.method import Even, Method, Nearness, SelfScaledNearness
+from widemargin.networks.mlp import Widths
+from widemargin.networks.named import DropoutResNetShape, LeNetShape, ResNetShape
+from widemargin.perturb import objectives
+from widemargin.perturb.ascent import (
+    Ascent,
+    AtCenter,
+    Fading,
+    Fixed,
+    Gaussian,
+    InBall,
+    Misclassified,
+    Never,
+    Part,
+    Steepest,
+    ToZero,
+    Uniform,
+    Whole,
+)
+from widemargin.perturb.balls import L1, L2, Box, Linf
+from widemargin.perturb.objectives import Objective, Term
+from widemargin.perturb.search import InTrainMode, Search, Unperturbed
+from widemargin.plan import (
+    EMA,
+    SGD,
+    SWA,
+    Adam,
+    AsTheyAre,
+    Constant,
+    Cosine,
+    Epochs,
+    LastWeights,
+    Multistep,
+    Plan,
+    Triangle,
+    Updates,
+)
+from widemargin.run import AtInput, AtModule, BeforeHead, Trial, Validation
+
+_DATA = (ImageSet, OwnData, Table, Npz, ImageFolder, NarrowCorridor, LMS5, TwoDistances, TwoGaussians, FromSklearn)
+_NETWORKS = (LeNetShape, ResNetShape, DropoutResNetShape, Widths, OwnNetwork, AtInput, BeforeHead, AtModule)
+_ASCENT = (
+    Ascent,
+    AtCenter,
+    Fading,
+    Fixed,
+    Gaussian,
+    InBall,
+    Misclassified,
+    Never,
+    Part,
+    Steepest,
+    ToZero,
+    Uniform,
+    Whole,
+)
+_METHODS = (Method, Search, InTrainMode, Unperturbed, Even, Nearness, SelfScaledNearness, Linf, L2, L1, Box)
+_PLANS = (
+    Plan,
+    Epochs,
+    Updates,
+    Adam,
+    SGD,
+    Constant,
+    Cosine,
+    Triangle,
+    Multistep,
+    AsTheyAre,
+    CropFlip,
+    LastWeights,
+    EMA,
+    SWA,
+)
+_ALL: tuple[type, ...] = (*_DATA, *_NETWORKS, *_ASCENT, *_METHODS, *_PLANS, Trial, Validation)
+PARTS: dict[str, type] = {part.__name__: part for part in _ALL}
+"""The only names that a file can use."""
+TERMS: dict[str, Term] = {
+    term.name: term for value in vars(objectives).values() if isinstance(value, Objective) for _, term in value.terms
+}
+_OWN = "own"
+
+
+def plain(part: Any) -> Any:
+    """A part as numbers, text, lists and mappings: `Adam(0.1)` is `{"Adam": {"rate": 0.1, ...}}`.
+
+    What is the user's own is written as its repr, under a name that cannot be read back.
+    """
+    if part is None or isinstance(part, bool | int | float | str):
+        return part
+    if isinstance(part, tuple):
+        return [plain(item) for item in part]
+    if isinstance(part, Objective):
+        return {"Objective": [[weight, _term(term)] for weight, term in part.terms]}
+    if is_dataclass(part) and PARTS.get(type(part).__name__) is type(part):
+        return {type(part).__name__: {field.name: plain(getattr(part, field.name)) for field in fields(part)}}
+    return {_OWN: repr(part)}
+
+
+def _term(term: Term) -> Any:
+    return term.name if TERMS.get(term.name) == term else {_OWN: term.name}
+
+
+def made(value: Any) -> Any:
+    """The part that `plain` wrote."""
+    if isinstance(value, list):
+        return tuple(made(item) for item in value)
+    if not isinstance(value, Mapping):
+        return value
+    if len(value) != 1:
+        raise ValueError(f"a part must be one name with its fields, got {', '.join(map(str, value)) or 'nothing'}")
+    ((name, inner),) = value.items()
+    if name == _OWN:
+        raise ValueError(
+            f"{inner} is your own and cannot be read from a file: go on by calling fit again from Python with the same "
+            "arguments"
+        )
+    if name == "Objective":
+        return _objective(inner)
+    if name not in PARTS:
+        raise ValueError(f"{name!r} is no part of widemargin: it can be one of {', '.join(sorted(PARTS))}")
+    if not isinstance(inner, Mapping):
+        raise ValueError(f"{name} must have fields, got {inner!r}")
+    known = {field.name for field in fields(PARTS[name])}
+    strange = [str(field) for field in inner if field not in known]
+    if strange:
+        raise ValueError(f"{name} has no field {strange[0]!r}: it has {', '.join(sorted(known)) or 'none'}")
+    try:
+        return PARTS[name](**{str(field): made(content) for field, content in inner.items()})
+    except (TypeError, AttributeError) as problem:
+        raise ValueError(f"{name} cannot be made of {dict(inner)}: {str(problem).splitlines()[0]}") from None
+
+
+def _objective(terms: Any) -> Objective:
+    try:
+        pairs = [(float(weight), name) for weight, name in terms]
+    except (TypeError, ValueError):
+        raise ValueError(f"an Objective must be a list of weights and names, got {terms!r}") from None
+    if not pairs:
+        raise ValueError("an Objective must have at least one term, got none")
+    found = []
+    for weight, name in pairs:
+        if isinstance(name, Mapping):
+            made(name)
+        if name not in TERMS:
+            raise ValueError(f"{name!r} is no term of an objective: it can be one of {', '.join(sorted(TERMS))}")
+        found.append((weight, TERMS[name]))
+    return Objective(tuple(found))
+
+
+def written(description: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(description), sort_keys=False, width=120, allow_unicode=True)
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(
+            f"{path.parent} holds no run (no {path.name}): `widemargin runs` lists those there are"
+        ) from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        raise ValueError(f"{path} must be the YAML file of a run, got {' '.join(str(problem).split())}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must be the YAML file of a run, got a {type(content).__name__}")
+    return content
+
+
+def read_trial(path: Path) -> Trial:
+    """The run of a run.yaml; ValueError in one sentence if it is none, or holds what is the user's own."""
+    content = read_description(path)
+    if "fitted" in content:
+        raise ValueError(
+            f"{path} is of a network or data that Python made, which a file cannot: go on by calling fit again with "
+            "the same arguments"
+        )
+    try:
+        trial = made(content.get("run"))
+    except ValueError as problem:
+        raise ValueError(f"{path}: {problem}") from None
+    if not isinstance(trial, Trial):
+        raise ValueError(f"{path} must describe a run, got {type(trial).__name__}")
+    return trial

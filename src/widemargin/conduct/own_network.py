@@ -1,0 +1,69 @@
+"""How does a network of the user's own file become part of a run?"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Generator, nn
+
+from widemargin.rng import Rng
+
+
+@dataclass(frozen=True)
+class OwnNetwork:
+    """What `name()` of a Python file returns.  The file is run, so name only one that you trust.
+
+    `digest` is of the file's content: a run goes on only with the file that it began with.
+    """
+
+    path: str
+    name: str
+    digest: str
+
+    @classmethod
+    def at(cls, place: str) -> OwnNetwork:
+        """From `my_file.py:MyNet`."""
+        path, _, name = place.rpartition(":")
+        if not path.endswith(".py") or not name.isidentifier():
+            raise ValueError(f"a network of your own must be given as my_file.py:MyNet, got {place}")
+        return cls(str(Path(path).expanduser().resolve()), name, _digest(Path(path).expanduser()))
+
+    def build(self, rng: Generator) -> nn.Module:
+        """Modules draw their first weights from torch's global generator: they are lent one that follows the seed."""
+        if _digest(Path(self.path)) != self.digest:
+            raise ValueError(f"{self.path} must be as it was when the run began, but it has changed: begin a new run")
+        make = self._found()
+        try:
+            with Rng((rng,)).as_global():
+                network = make()
+        except Exception as problem:
+            raise ValueError(
+                f"{self.name}() of {self.path} must make a network without arguments, got {problem!r}"
+            ) from problem
+        if not isinstance(network, nn.Module):
+            raise ValueError(f"{self.name}() of {self.path} must be a torch.nn.Module, got a {type(network).__name__}")
+        return network
+
+    def _found(self) -> Callable[[], object]:
+        specification = importlib.util.spec_from_file_location(f"widemargin_own_{self.digest}", self.path)
+        assert specification is not None
+        assert specification.loader is not None
+        module = importlib.util.module_from_spec(specification)
+        try:
+            specification.loader.exec_module(module)
+        except Exception as problem:
+            raise ValueError(f"{self.path} must be a Python file that can be imported, got {problem!r}") from problem
+        if not callable(getattr(module, self.name, None)):
+            names = ", ".join(name for name in vars(module) if not name.startswith("_"))
+            raise ValueError(f"{self.path} must have a class or function {self.name}, got {names}")
+        return getattr(module, self.name)  # type: ignore[no-any-return]
+
+
+def _digest(path: Path) -> str:
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist: name a Python file that does")
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -1,0 +1,92 @@
+"""What does it take to begin?  A description becomes a network and examples."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from widemargin.conduct.description import plain
+from widemargin.data.examples import Examples
+from widemargin.data.labelled import Parts
+from widemargin.data.toy import Cloud
+from widemargin.method import Method
+from widemargin.networks.lenet import LeNet
+from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
+from widemargin.plan import Plan
+from widemargin.run import Trial, Validation
+from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.single import Single
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A run with everything at hand."""
+
+    network: Network
+    train: Examples
+    validation: Examples | None
+    test: Examples | None
+    method: Method
+    plan: Plan
+    seed: int
+    validated: Validation
+    key: str
+    description: Mapping[str, Any]
+    """What run.yaml will say."""
+
+
+def task_of(trial: Trial, drawn: Cloud | Parts | None = None, device: torch.device | str = "cpu") -> Task:
+    """Read the data, if it is not given, and make the network as it is before training."""
+    data = trial.data.draw() if drawn is None else drawn
+    train, validation, test = parts_of(data, device)
+    network = Single(trial.place.cut(laid_out(trial.build()))).to(device)
+    description = {"key": trial.key, "run": plain(trial), "data": data_note(data)}
+    return Task(
+        network, train, validation, test, trial.method, trial.plan, trial.seed, trial.validation, trial.key, description
+    )
+
+
+def parts_of(
+    data: Cloud | Parts, device: torch.device | str = "cpu"
+) -> tuple[Examples, Examples | None, Examples | None]:
+    if isinstance(data, Cloud):
+        return Cloud(data.points.to(device), data.labels.to(device)), None, None
+    return data.train.to(device), data.validation.to(device), data.test.to(device)
+
+
+def laid_out(network: nn.Module) -> nn.Module:
+    """Channels last in memory: 5 to 25 % faster on a processor for the paper's networks, which it was measured for.
+
+    Others stay as they are: with fewer than 8 channels, strided 1 x 1 convolutions of torch 2.13 then write where they
+    must not when they go backwards.
+    """
+    resnet = isinstance(network, PreActResNet18 | DropoutResNet18)
+    narrow = any(isinstance(m, nn.Conv2d) and m.out_channels % 8 for m in network.modules())
+    fit_for_it = isinstance(network, LeNet) or (resnet and not narrow)
+    # torch's own stubs leave this keyword out.
+    return network.to(memory_format=torch.channels_last) if fit_for_it else network  # type: ignore[call-overload]
+
+
+def data_note(data: Cloud | Parts) -> dict[str, Any]:
+    """What exactly the examples were: a description names a place, not what is there."""
+    if isinstance(data, Cloud):
+        return {"rows": len(data), "digest": digest(data.points, data.labels)}
+    origins = [part.origin for part in (data.train, data.test)]
+    return {
+        "rows": [len(data.train), len(data.validation), len(data.test)],
+        "digest": " ".join(dict.fromkeys(origin.digest for origin in origins)),
+        "official": None if origins[0].official is None else all(origin.official for origin in origins),
+    }
+
+
+def digest(*tensors: Tensor) -> str:
+    found = hashlib.sha256()
+    for tensor in tensors:
+        found.update(f"{list(tensor.shape)} {tensor.dtype}".encode())
+        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()[:16]

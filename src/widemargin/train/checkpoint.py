@@ -1,0 +1,153 @@
+"""How does a training survive?  All of it is in one file, there whole or not at all, whose reading runs no code."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from widemargin.train.loop import Training
+
+Note = dict[str, Any]
+"""What a file says besides its tensors: numbers, text, lists and mappings."""
+_NOTE = "widemargin"
+
+
+def save_training(path: Path, training: Training, key: str, more: Mapping[str, Any]) -> None:
+    """Everything that `carry_on` needs, and `more` for whoever called it."""
+    tensors = _under("network", training.network.state_dict())
+    if training.average is not None:
+        tensors |= _under("average", training.average.state_dict())
+    values: dict[str, Any] = {}
+    for number, state in training.optimizer.state_dict()["state"].items():
+        for name, value in state.items():
+            place = f"optimizer/{number}/{name}"
+            if isinstance(value, Tensor):
+                tensors[place] = value
+            else:
+                values[place] = value
+    write(path, tensors, {"key": key, "update": training.update, "optimizer": values, "more": dict(more)})
+
+
+def load_training(path: Path, training: Training, key: str) -> Note:
+    """Put a training where the file left it, and return what `more` was; the training is untouched if it cannot be."""
+    tensors, note = read(path)
+    if note.get("key") != key:
+        raise ValueError(f"{path} must be of run {key}, got {note.get('key')}: choose another folder")
+    try:
+        _check_fits(tensors, "network", training.network)
+        if training.average is not None:
+            _check_fits(tensors, "average", training.average)
+        state = _optimizer_state(tensors, note["optimizer"], training.optimizer)
+        update, more = int(note["update"]), dict(note["more"])
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"{path} does not fit this training ({problem}): delete it to begin anew") from None
+    training.network.load_state_dict(_of(tensors, "network"))
+    if training.average is not None:
+        training.average.load_state_dict(_of(tensors, "average"))
+    training.optimizer.load_state_dict(
+        {"state": state, "param_groups": training.optimizer.state_dict()["param_groups"]}
+    )
+    training.update = update
+    return more
+
+
+def save_weights(path: Path, network: nn.Module, note: Mapping[str, Any]) -> None:
+    write(path, network.state_dict(), dict(note))
+
+
+def load_weights(path: Path, network: nn.Module) -> Note:
+    """Fill the network, and return the note."""
+    tensors, note = read(path)
+    try:
+        _check_fits(_under("network", tensors), "network", network)
+    except ValueError as problem:
+        raise ValueError(f"{path} does not fit this network ({problem}): name the run that it belongs to") from None
+    network.load_state_dict(tensors)
+    return note
+
+
+def write(path: Path, tensors: Mapping[str, Tensor], note: Note) -> None:
+    """Written beside its place, forced to the disk, then renamed: a crash leaves the old file or the new one."""
+    # Copies: a file holds no two tensors of one memory, and only plain layouts.
+    plain = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    content = save(plain, {_NOTE: json.dumps({**note, "checksum": _checksum(plain)})})
+    write_whole(path, content)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        # The new name must reach the disk too.
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], Note]:
+    if not path.is_file():
+        raise ValueError(f"{path} must be a file of weights, got none there")
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            note = json.loads((file.metadata() or {})[_NOTE])
+        whole = note.pop("checksum") == _checksum(tensors)
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"{path} is damaged or none of ours ({problem!r}): delete it to begin anew") from None
+    if not whole:
+        raise ValueError(f"{path} is damaged (its checksum differs): delete it to begin anew")
+    return tensors, note
+
+
+def _under(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{folder}/{name}": value for name, value in tensors.items()}
+
+
+def _of(tensors: Mapping[str, Tensor], folder: str) -> dict[str, Tensor]:
+    return {name.removeprefix(f"{folder}/"): value for name, value in tensors.items() if name.startswith(f"{folder}/")}
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> int:
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(tensors[name].flatten().view(torch.uint8).numpy().data, zlib.crc32(name.encode(), total))
+    return total
+
+
+def _check_fits(tensors: Mapping[str, Tensor], folder: str, module: nn.Module) -> None:
+    stored = {name: (list(value.shape), value.dtype) for name, value in _of(tensors, folder).items()}
+    wanted = {name: (list(value.shape), value.dtype) for name, value in module.state_dict().items()}
+    for name in sorted(stored.keys() | wanted.keys()):
+        if stored.get(name) != wanted.get(name):
+            raise ValueError(f"its {folder} {name!r} must be {wanted.get(name)}, got {stored.get(name)}")
+
+
+def _optimizer_state(
+    tensors: Mapping[str, Tensor], values: Mapping[str, Any], optimizer: Optimizer
+) -> dict[int, dict[str, Any]]:
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    state: dict[int, dict[str, Any]] = {}
+    for place, value in {**_of(tensors, "optimizer"), **_of(values, "optimizer")}.items():
+        number, name = place.split("/", 1)
+        parameter = parameters[int(number)]
+        if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
+            raise ValueError(f"its optimizer's {place!r} must be {list(parameter.shape)}, got {list(value.shape)}")
+        # In the parameter's own memory layout, which the optimiser relies on.
+        like = isinstance(value, Tensor) and value.shape == parameter.shape
+        state.setdefault(int(number), {})[name] = torch.empty_like(parameter).copy_(value).detach() if like else value
+    return state

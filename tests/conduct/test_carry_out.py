@@ -1,0 +1,246 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from filelock import FileLock
+from torch import Tensor, nn
+
+from widemargin import (
+    LMS5,
+    OPEN,
+    SGD,
+    SWA,
+    Adam,
+    BeforeHead,
+    Cloud,
+    Diverged,
+    Epochs,
+    ImageSet,
+    LeNetShape,
+    Linf,
+    Outcome,
+    Plan,
+    Record,
+    ResNetShape,
+    Rng,
+    Single,
+    Trial,
+    Updates,
+    Validation,
+    Widths,
+    accuracy,
+    after,
+    fit,
+    pgd_attack,
+    standard,
+    udp,
+)
+from widemargin.conduct.carry_out import Pace, carry_out
+from widemargin.conduct.folder import Line, RunFolder
+from widemargin.conduct.own_network import OwnNetwork
+from widemargin.conduct.task import task_of
+from widemargin.train.checkpoint import read
+
+DIGITS = ImageSet("digits", fraction=0.2)
+PLAN = Plan(Epochs(4), Adam(0.003), batch=32)
+ATTACKED = Validation(2, pgd_attack(Linf(0.1), 0.05, 2))
+TRIAL = Trial(
+    DIGITS, LeNetShape(side=8), udp(Linf(0.1), 0.03, 2), PLAN, validation=Validation(2, pgd_attack(Linf(0.1), 0.05, 2))
+)
+HURRIED = Pace(0.0, 0.0)
+
+
+class Looking:
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    def begin(self, done: int, updates: int) -> None:
+        self.seen.append((done, updates))
+
+    def updated(self, record: Record) -> None:
+        self.seen.append(record.update)
+
+    def validated(self, line: Line) -> None:
+        self.seen.append(line["epoch"])
+
+    def end(self) -> None:
+        self.seen.append("end")
+
+
+def same(one: nn.Module, other: nn.Module) -> bool:
+    return all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
+
+
+def test_a_run_leaves_all_that_it_promises(tmp_path: Path) -> None:
+    looking, folder = Looking(), RunFolder(tmp_path / "new" / "run")
+    outcome = carry_out(task_of(TRIAL), folder, [looking])
+    losses, validations = ([line for line in folder.lines() if key in line] for key in ("loss", "clean"))
+    assert [line["update"] for line in losses] == list(range(1, 33))
+    assert [(line["update"], line["epoch"]) for line in validations] == [(16, 2), (32, 4)]
+    assert all(0 <= line["robust"] <= line["clean"] <= 1 for line in validations)
+    assert outcome.records == folder.lines()
+    assert outcome.figures == json.loads(folder.figures.read_text())
+    best = max(validations, key=lambda line: line["robust"])
+    assert read(folder.best)[1] == {"key": TRIAL.key, **best}
+    assert read(folder.last)[1]["update"] == 32
+    assert accuracy(outcome.best, DIGITS.draw().validation) == best["clean"]
+    assert looking.seen == [(0, 32), *range(1, 17), 2, *range(17, 33), 4, "end"]
+    before = {path.name: path.read_bytes() for path in folder.path.iterdir()}
+    again = carry_out(task_of(TRIAL), folder, [watcher := Looking()])
+    assert watcher.seen == [(32, 32), "end"]
+    assert same(again.network, outcome.network)
+    assert {path.name: path.read_bytes() for path in folder.path.iterdir()} == before
+
+
+def test_files_change_nothing(tmp_path: Path) -> None:
+    inside, outside = carry_out(task_of(TRIAL), RunFolder(tmp_path / "a")), carry_out(task_of(TRIAL))
+    assert same(inside.network, outside.network)
+    assert same(inside.best, outside.best)
+    assert (inside.records, inside.figures) == (outside.records, outside.figures)
+
+
+def test_a_latent_space_and_an_average_with_batch_norm(tmp_path: Path) -> None:
+    trial = replace(
+        TRIAL,
+        network=ResNetShape(channels=1, width=2),
+        place=BeforeHead(),
+        method=udp(Linf(1.0, OPEN), 0.3, 2),
+        plan=Plan(Epochs(1), SGD(0.05), batch=64, average=SWA(0.2)),
+    )
+    outcome = carry_out(task_of(trial), RunFolder(tmp_path / "a"), pace=HURRIED)
+    assert outcome.network is not outcome.best
+    assert same(outcome.network, outcome.best)
+    assert outcome.records[-1]["epoch"] == 1
+
+
+def test_a_folder_is_for_one_run(tmp_path: Path) -> None:
+    trial, folder = replace(TRIAL, plan=replace(PLAN, length=Updates(2))), RunFolder(tmp_path / "a")
+    carry_out(task_of(trial), folder)
+    with pytest.raises(ValueError, match=f"holds another run, {trial.key}, this one is"):
+        carry_out(task_of(replace(trial, seed=1)), folder)
+    with FileLock(folder.path / ".lock"), pytest.raises(ValueError, match="is being trained by another process"):
+        carry_out(task_of(trial), folder)
+    other = tmp_path / "b"
+    other.mkdir()
+    (other / "thesis.tex").touch()
+    with pytest.raises(ValueError, match="must be empty or hold this run, got other files"):
+        carry_out(task_of(trial), RunFolder(other))
+    with pytest.raises(ValueError, match="must be a folder, got a file"):
+        carry_out(task_of(trial), RunFolder(other / "thesis.tex"))
+    task = task_of(trial)
+    with pytest.raises(ValueError, match="the data must be as it was when the run"):
+        carry_out(replace(task, description={**task.description, "data": {"rows": 3}}), folder)
+    folder.records.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"records.jsonl must have at least \d+ bytes, got 0: it was changed"):
+        carry_out(task, folder)
+
+
+def test_divergence_keeps_the_last_checkpoint(tmp_path: Path) -> None:
+    trial = replace(TRIAL, plan=Plan(Epochs(3), SGD(1e30), batch=32), method=standard())
+    folder = RunFolder(tmp_path / "a")
+    with pytest.raises(Diverged, match=r"the loss must be finite, .*; the checkpoint of update \d+ is kept$"):
+        carry_out(task_of(trial), folder, pace=HURRIED)
+    assert read(folder.checkpoint)[1]["update"] >= 1
+    assert all(value.isfinite().all() for value in read(folder.checkpoint)[0].values())
+
+
+SHORT = Plan(Updates(30), Adam(0.05))
+
+
+def net() -> nn.Module:
+    with Rng.seeded(1).as_global():
+        return nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def test_fit_takes_a_cloud_a_pair_or_a_description_and_they_agree() -> None:
+    cloud = LMS5(count=60).draw()
+    outcomes = [
+        fit(net(), data, udp(Linf(0.1, OPEN), 0.05, 2), SHORT)
+        for data in (cloud, (cloud.points, cloud.labels), LMS5(count=60))
+    ]
+    assert all(same(outcome.network, outcomes[0].network) for outcome in outcomes)
+    assert accuracy(outcomes[0].network, cloud) > 0.9
+    assert outcomes[0].best is outcomes[0].network
+    assert outcomes[0].figures == {}
+
+
+def test_fit_trains_a_module_in_place_wherever_it_is_cut() -> None:
+    module = net()
+    before = module[0].weight.detach().clone()
+    fit(Single(after(module, 2)), LMS5(count=60), udp(Linf(0.1, OPEN), 0.05, 2), SHORT)
+    assert not torch.equal(module[0].weight, before)
+
+
+def test_fit_goes_on_in_its_folder(tmp_path: Path) -> None:
+    def run(updates: int) -> Outcome:
+        return fit(net(), LMS5(count=60), standard(), SHORT, out=tmp_path / str(updates))
+
+    first, again = run(30), run(30)
+    assert same(first.network, again.network)
+    assert first.records == again.records
+    with pytest.raises(ValueError, match="holds another run"):
+        fit(net(), LMS5(count=61), standard(), SHORT, out=tmp_path / "30")
+
+
+def test_fit_of_descriptions_is_a_trial(tmp_path: Path) -> None:
+    trial = Trial(LMS5(), Widths((2, 4, 2)), standard(), SHORT, 3)
+    fitted = fit(Widths((2, 4, 2)), LMS5(), standard(), SHORT, 3, tmp_path / "a")
+    assert same(fitted.network, carry_out(task_of(trial), RunFolder(tmp_path / "a")).network)
+
+
+def test_parts_are_validated() -> None:
+    outcome = fit(LeNetShape(side=8), DIGITS.draw(), standard(), replace(PLAN, length=Epochs(2)))
+    assert outcome.figures.keys() == {"clean"}
+    assert [line["epoch"] for line in outcome.records if "clean" in line] == [1, 2]
+
+
+OWN = """
+from torch import nn
+
+class Net(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(64, 10))
+
+def needs(width): return nn.Linear(width, 2)
+def thing(): return 3
+"""
+
+
+def test_a_network_of_ones_own_file_follows_the_seed_and_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    shape = OwnNetwork.at(f"{path}:Net")
+
+    def weight(seed: int) -> Tensor:
+        return shape.build(Rng.seeded(seed).generators[0])[1].weight
+
+    before = torch.get_rng_state()
+    assert torch.equal(weight(0), weight(0))
+    assert not torch.equal(weight(0), weight(1))
+    assert torch.equal(torch.get_rng_state(), before)
+    for place, sentence in {
+        "Nothing": "must have a class or function Nothing, got nn, Net, needs, thing",
+        "needs": "must make a network without arguments, got TypeError",
+        "thing": "must be a torch.nn.Module, got a int",
+    }.items():
+        with pytest.raises(ValueError, match=sentence):
+            OwnNetwork.at(f"{path}:{place}").build(Rng.seeded(0).generators[0])
+    path.write_text(OWN + "\n")
+    with pytest.raises(ValueError, match="must be as it was when the run began, but it has changed"):
+        weight(0)
+    path.write_text("import nothing_of_this_name")
+    with pytest.raises(ValueError, match="must be a Python file that can be imported, got ModuleNotFoundError"):
+        OwnNetwork.at(f"{path}:Net").build(Rng.seeded(0).generators[0])
+    for place, sentence in {
+        "own:Net": "must be given as my_file.py:MyNet",
+        "none.py:Net": "none.py does not exist",
+    }.items():
+        with pytest.raises(ValueError, match=sentence):
+            OwnNetwork.at(place)
+
+
+def test_points_alone_have_nothing_to_validate() -> None:
+    assert isinstance(LMS5().draw(), Cloud)
+    assert all("clean" not in line for line in fit(net(), LMS5(), standard(), SHORT).records)

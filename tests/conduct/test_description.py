@@ -1,0 +1,133 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import widemargin
+from cases import METHODS
+from widemargin import (
+    EMA,
+    SGD,
+    SWA,
+    Adam,
+    Epochs,
+    Linf,
+    Method,
+    Multistep,
+    Plan,
+    Search,
+    Triangle,
+    Updates,
+    clean_loss,
+    objective,
+    perturbed_loss,
+    udp,
+)
+from widemargin.conduct.description import PARTS, made, plain, read_trial, written
+from widemargin.conduct.own_network import OwnNetwork
+from widemargin.data.augment import CropFlip
+from widemargin.data.images import ImageSet
+from widemargin.data.own import ImageFolder, Npz, OwnData, Table
+from widemargin.networks.mlp import Widths
+from widemargin.networks.named import DropoutResNetShape, LeNetShape, ResNetShape
+from widemargin.perturb.objectives import Pair
+from widemargin.run import AtModule, BeforeHead, Trial, Validation
+from widemargin.shapes import PerSample
+
+TRIAL = Trial(ImageSet("digits"), LeNetShape(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))
+PLANS = [
+    Plan(Epochs(2), SGD(0.15, Triangle(0.3)), 256, CropFlip(3), EMA(0.99), True),
+    Plan(Updates(9), Adam(1e-5, Multistep((0.25, 0.5), 0.3)), None, average=SWA(0.9)),
+]
+OTHERS = [
+    replace(TRIAL, data=OwnData(Table("a.csv", "kind"), 0.2, 0.3, 4), network=Widths((3, 8, 2))),
+    replace(TRIAL, data=OwnData(ImageFolder("a", "L", (8, 9))), network=ResNetShape(width=8), place=BeforeHead()),
+    replace(TRIAL, data=OwnData(Npz("a.npz")), network=DropoutResNetShape(), place=AtModule("encoder.stage1")),
+    replace(TRIAL, network=OwnNetwork("a.py", "Net", "0123"), validation=Validation(3, udp(Linf(1), 1, 1).perturb)),
+]
+
+
+def again(part: Any) -> Any:
+    return made(yaml.safe_load(written({"run": plain(part)}))["run"])
+
+
+@pytest.mark.parametrize("part", [TRIAL, *OTHERS, *PLANS, *METHODS], ids=repr)
+def test_what_is_written_is_read_back(part: Any) -> None:
+    found = again(part)
+    assert found == part
+    assert repr(found) == repr(part)
+
+
+def test_every_public_part_can_be_written() -> None:
+    parts = {n for n, v in vars(widemargin).items() if isinstance(v, type) and hasattr(v, "__dataclass_params__")}
+    no_parts_of_a_run = {
+        "Cloud",
+        "Margins",
+        "Objective",
+        "Pair",
+        "Record",
+        "Rng",
+        "Run",
+        "Training",
+        "Outcome",
+        "Parts",
+    }
+    assert parts - no_parts_of_a_run - PARTS.keys() == set()
+
+
+@objective
+def my_own(pair: Pair) -> PerSample:
+    return pair.perturbed()[0, :, 0]
+
+
+@pytest.mark.parametrize("mine", [my_own, perturbed_loss + 0.5 * my_own])
+def test_an_objective_of_ones_own_cannot_be_read_back(mine: Any, tmp_path: Path) -> None:
+    search = TRIAL.method.perturb
+    assert isinstance(search, Search)
+    trial = replace(TRIAL, method=Method(replace(search, objective=mine), clean_loss))
+    (tmp_path / "run.yaml").write_text(written({"run": plain(trial)}))
+    with pytest.raises(ValueError, match=r"run.yaml: my_own is your own and cannot be read from a file: go on by"):
+        read_trial(tmp_path / "run.yaml")
+
+
+def test_a_name_that_is_taken_by_ones_own_is_not_mistaken() -> None:
+    def perturbed_loss(pair: Pair) -> PerSample:
+        return pair.perturbed()[0, :, 0]
+
+    with pytest.raises(ValueError, match="is your own"):
+        again(Method(udp(Linf(1), 1, 1).perturb, objective(perturbed_loss)))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "must be the YAML file of a run, got a NoneType"),
+        ("- 1", "must be the YAML file of a run, got a list"),
+        ("a: [", "must be the YAML file of a run, got while parsing"),
+        ("run: !!python/object/apply:os.system ['true']", "must be the YAML file of a run, got could not determine"),
+        ("run: {Trial: {}}", "Trial cannot be made of {}"),
+        ("run: {Popen: {args: true}}", "'Popen' is no part of widemargin"),
+        ("run: {Adam: {rate: 1, speed: 2}}", "Adam has no field 'speed': it has decay, rate"),
+        ("run: {Adam: {rate: -1}}", r"Adam.rate must be in \(0, inf\), got -1"),
+        ("run: {Adam: {rate: fast}}", "Adam cannot be made of"),
+        ("run: {Adam: 3}", "Adam must have fields, got 3"),
+        ("run: {Adam: {rate: 1.0}}", "must describe a run, got Adam"),
+        ("run: {Objective: [[1.0, exec]]}", "'exec' is no term of an objective"),
+        ("run: {Objective: 7}", "an Objective must be a list of weights and names"),
+        ("run: {Objective: []}", "an Objective must have at least one term"),
+        ("run: {a: 1, b: 2}", "a part must be one name with its fields, got a, b"),
+        ("fitted: {}", "is of a network or data that Python made"),
+    ],
+)
+def test_what_is_no_run_is_one_sentence(content: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(content)
+    with pytest.raises(ValueError, match=sentence) as raised:
+        read_trial(tmp_path / "run.yaml")
+    assert "\n" not in str(raised.value)
+
+
+def test_no_file_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no run"):
+        read_trial(tmp_path / "run.yaml")

@@ -1,0 +1,30 @@
+"""A run in a process of its own, to be killed."""
+
+from pathlib import Path
+
+import torch
+
+from widemargin.conduct.carry_out import Pace, carry_out
+from widemargin.conduct.folder import RunFolder
+from widemargin.conduct.task import task_of
+from widemargin.data.images import ImageSet
+from widemargin.measure.robustness import pgd_attack
+from widemargin.networks.named import LeNetShape
+from widemargin.perturb.balls import Linf
+from widemargin.plan import EMA, Adam, Cosine, Epochs, Plan
+from widemargin.recipes import udp
+from widemargin.run import Trial, Validation
+
+TRIAL = Trial(
+    ImageSet("digits", fraction=0.2),
+    LeNetShape(side=8),
+    udp(Linf(0.2), 0.05, 3),
+    Plan(Epochs(40), Adam(0.003, Cosine()), batch=32, average=EMA(0.9)),
+    validation=Validation(2, pgd_attack(Linf(0.1), 0.05, 2)),
+)
+
+
+def run(folder: Path, trial: Trial = TRIAL) -> None:
+    torch.set_num_threads(1)
+    # Every epoch takes less than a second here, and a checkpoint in its middle must be met too.
+    carry_out(task_of(trial), RunFolder(folder), pace=Pace(shortest=0.0, longest=0.01))
