@@ -135,7 +135,7 @@ def set_rate(optimizer: Optimizer, descent: Descent, done: float) -> None:
 
 
 class Augment(Protocol):
-    def __call__(self, inputs: Tensor, rng: Rng) -> Tensor: ...
+    def __call__(self, inputs: Tensor, rng: Rng, /) -> Tensor: ...
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,16 @@ class Task:
     """What run.yaml will say."""
 
 
-def task_of(trial: Trial, drawn: Cloud | Parts | None = None, device: torch.device | str = "cpu") -> Task:
+def task_of(
+    trial: Trial, drawn: Cloud | Parts | None = None, device: torch.device | str = "cpu", title: str = ""
+) -> Task:
     """Read the data, if it is not given, and make the network as it is before training."""
     data = trial.data.draw() if drawn is None else drawn
     train, validation, test = parts_of(data, device)
+    # A batch that is too large is refused before there is a folder.
+    trial.plan.updates(len(train))
     network = Single(trial.place.cut(laid_out(trial.build()))).to(device)
-    description = {"key": trial.key, "run": plain(trial), "data": data_note(data)}
+    description = {"title": title, "key": trial.key, "run": plain(trial), "data": data_note(data)}
     return Task(
         network, train, validation, test, trial.method, trial.plan, trial.seed, trial.validation, trial.key, description
     )
@@ -75,10 +79,11 @@ def laid_out(network: nn.Module) -> nn.Module:
 def data_note(data: Cloud | Parts) -> dict[str, Any]:
     """What exactly the examples were: a description names a place, not what is there."""
     if isinstance(data, Cloud):
-        return {"rows": len(data), "digest": digest(data.points, data.labels)}
+        return {"rows": len(data), "shape": list(data.points.shape[1:]), "digest": digest(data.points, data.labels)}
     origins = [part.origin for part in (data.train, data.test)]
     return {
         "rows": [len(data.train), len(data.validation), len(data.test)],
+        "shape": list(data.train.stored.shape[1:]),
         "digest": " ".join(dict.fromkeys(origin.digest for origin in origins)),
         "official": None if origins[0].official is None else all(origin.official for origin in origins),
     }

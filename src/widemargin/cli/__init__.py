@@ -15,6 +15,8 @@ import tyro
 from tyro.conf import Positional, arg, subcommand
 
 from widemargin import __version__
+from widemargin.cli.kept import Export, Resume, Runs
+from widemargin.cli.train import Train
 from widemargin.report import study
 from widemargin.report.store import Store
 from widemargin.workers import Workers
@@ -115,6 +117,10 @@ class Version:
 
 Verb = (
     Annotated[Demo, subcommand("demo")]
+    | Annotated[Train, subcommand("train")]
+    | Annotated[Resume, subcommand("resume")]
+    | Annotated[Runs, subcommand("runs")]
+    | Annotated[Export, subcommand("export")]
     | Annotated[Study, subcommand("study")]
     | Annotated[Version, subcommand("version")]
 )
@@ -126,7 +132,7 @@ def main(arguments: list[str] | None = None) -> None:
         prog="widemargin",
         description="Train classifiers that keep a wide margin, and measure how wide it is.",
         args=arguments,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
     )
     try:
         verb(rich.console.Console())

@@ -1,0 +1,269 @@
+"""Which run do these words mean?  The published settings hold where nothing is said."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from widemargin import recipes
+from widemargin.conduct.own_network import OwnNetwork
+from widemargin.data.augment import CropFlip
+from widemargin.data.images import ImageSet, image_sets
+from widemargin.data.labelled import Labelled, Parts
+from widemargin.data.own import ImageFolder, Npz, OwnData, Table
+from widemargin.measure.robustness import pgd_attack
+from widemargin.method import Method
+from widemargin.networks.mlp import Widths
+from widemargin.networks.named import NAMED, LeNetShape
+from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Ball, Box, Linf
+from widemargin.perturb.search import Search
+from widemargin.plan import (
+    EMA,
+    SGD,
+    SWA,
+    Adam,
+    AsTheyAre,
+    Average,
+    Constant,
+    Cosine,
+    Decay,
+    Descent,
+    Epochs,
+    LastWeights,
+    Multistep,
+    Plan,
+    Triangle,
+)
+from widemargin.run import AtInput, AtModule, BeforeHead, Place, Shape, Trial, Validation
+
+Number = TypeVar("Number", int, float)
+_BALLS: dict[str, Callable[[float, Box], Ball]] = {"linf": Linf, "l2": L2, "l1": L1}
+_DECAYS: dict[str, Decay] = {
+    "constant": Constant(),
+    "triangle": Triangle(),
+    "multistep": Multistep(),
+    "cosine": Cosine(),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The words, as `widemargin train --help` explains them."""
+
+    data: str
+    method: str
+    network: str | None = None
+    eps: float | None = None
+    alpha: float | None = None
+    steps: int | None = None
+    weight: float | None = None
+    patience: int | None = None
+    scale: float | None = None
+    norm: str = "linf"
+    latent: bool = False
+    cut: str | None = None
+    epochs: int | None = None
+    batch: int | None = None
+    optimizer: str | None = None
+    rate: float | None = None
+    decay: str | None = None
+    augment: bool = False
+    average: str | None = None
+    mixed: bool = False
+    fraction: float = 1.0
+    capacity: int | None = None
+    width: int | None = None
+    label: str = "label"
+    size: tuple[int, int] | None = None
+    box: str | None = None
+    validate_every: int = 1
+    validate_eps: float | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What is taken where nothing is said: paper-published settings, or a start for one's own data."""
+
+    network: str
+    optimizer: str = "adam"
+    epochs: int = 100
+    attacked: float = 0.1
+    batch: int = 256
+
+
+_USUAL = {
+    "fashion-mnist": Usual("lenet"),
+    "mnist": Usual("lenet"),
+    "digits": Usual("lenet", batch=32),
+    "svhn": Usual("resnet18-he", "sgd", 60, 0.03),
+    "cifar-10": Usual("resnet18", "sgd", 60, 0.03),
+    "cifar-100": Usual("resnet18", "sgd", 60, 0.03),
+}
+
+
+def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
+    """A title, the run, and its data, which had to be read to know its shape."""
+    box = _box_named(choice)
+    # A wrong word must not wait for a download.
+    method = _method(choice, box or OPEN)
+    average = _average(choice.average)
+    data = _data(choice)
+    drawn = data.draw()
+    image = drawn.train.stored.ndim == 4
+    few = min(256, max(16, len(drawn.train) // 40), len(drawn.train))
+    usual = _USUAL.get(choice.data) or Usual("resnet18" if image else "mlp", batch=few)
+    inputs = UNIT if image else OPEN
+    if box is None:
+        method = _method(choice, OPEN if choice.latent or choice.cut else inputs)
+    if choice.augment and not image:
+        raise ValueError("--augment is for images: leave it out for a table")
+    plan = Plan(
+        Epochs(_or(choice.epochs, usual.epochs)),
+        _descent(choice, usual.optimizer),
+        _or(choice.batch, usual.batch),
+        CropFlip() if choice.augment else AsTheyAre(),
+        average,
+        choice.mixed,
+    )
+    validation = Validation(choice.validate_every, _attack(choice, image, usual, box or inputs))
+    name = choice.network or usual.network
+    network = _network(choice, name, drawn.train)
+    trial = Trial(data, network, method, plan, choice.seed, _place(choice), validation)
+    return f"{choice.method} on {Path(choice.data).name}, {name.rpartition('/')[2]}, seed {choice.seed}", trial, drawn
+
+
+def _data(choice: Choice) -> ImageSet | OwnData:
+    if choice.data in image_sets():
+        return ImageSet(choice.data, choice.fraction)
+    path = Path(choice.data).expanduser()
+    if not path.exists():
+        close = difflib.get_close_matches(choice.data, image_sets(), n=1)
+        hint = f"did you mean {close[0]}?" if close else "name what exists"
+        raise ValueError(
+            f"--data must be one of {', '.join(image_sets())}, a folder or a file, got {choice.data}: {hint}"
+        )
+    if choice.fraction != 1:
+        raise ValueError("--fraction is for published images: of your own data give only what is to be used")
+    place = str(path.resolve())
+    if path.is_dir():
+        return OwnData(ImageFolder(place, size=choice.size))
+    return OwnData(Npz(place) if path.suffix == ".npz" else Table(place, choice.label))
+
+
+def _method(choice: Choice, box: Box) -> Method:
+    found = {
+        name: value
+        for name, value in vars(recipes).items()
+        if inspect.isfunction(value) and value.__module__ == recipes.__name__ and not name.startswith("_")
+    }
+    name = choice.method.replace("-", "_")
+    if name not in found:
+        close = difflib.get_close_matches(name, found, n=1)
+        hint = f"did you mean {_said(close[0])}?" if close else f"it can be {', '.join(map(_said, found))}"
+        raise ValueError(f"there is no method named {choice.method}: {hint}")
+    wanted = inspect.signature(found[name]).parameters
+    given = {word: getattr(choice, word) for word in ("alpha", "steps", "weight", "patience", "scale")}
+    needs = ["eps" if word == "ball" else word for word in wanted]
+    lacking = [
+        f"--{word}"
+        for word in needs
+        if getattr(choice, word) is None and (word == "eps" or wanted[word].default is inspect.Parameter.empty)
+    ]
+    if lacking:
+        raise ValueError(f"{choice.method} needs {' and '.join(lacking)}: it takes {_flags(needs)}")
+    for word in ("eps", *given):
+        if getattr(choice, word) is not None and word not in needs:
+            raise ValueError(f"{choice.method} takes no --{word}: it takes {_flags(needs)}")
+    arguments = {word: value for word, value in given.items() if value is not None}
+    if choice.eps is not None:
+        arguments["ball"] = _BALLS[choice.norm](choice.eps, box)
+    method = found[name](**arguments)
+    assert isinstance(method, Method)
+    return method
+
+
+def _said(recipe: str) -> str:
+    return recipe.replace("_", "-")
+
+
+def _flags(words: list[str]) -> str:
+    return ", ".join(f"--{word}" for word in words) or "nothing"
+
+
+def _box_named(choice: Choice) -> Box | None:
+    return None if choice.box is None else UNIT if choice.box == "unit" else OPEN
+
+
+def _attack(choice: Choice, image: bool, usual: Usual, box: Box) -> Search | None:
+    """For tables there is no usual radius: without one the best weights are those of the best clean accuracy."""
+    if image:
+        eps = _or(choice.validate_eps, usual.attacked)
+        return pgd_attack(Linf(eps, box), eps / 4, 10)
+    own = None if choice.latent or choice.cut else choice.eps
+    radius = own if choice.validate_eps is None else choice.validate_eps
+    return None if not radius else pgd_attack(_BALLS[choice.norm](radius, box), radius / 4, 10)
+
+
+def _network(choice: Choice, name: str, examples: Labelled) -> Shape:
+    shape, classes = tuple(examples.stored.shape[1:]), examples.classes
+    if ":" in name or name.endswith(".py"):
+        return _alone(choice, OwnNetwork.at(name))
+    if name == "mlp":
+        if len(shape) != 1:
+            raise ValueError("mlp is for tables: for images take lenet or resnet18")
+        hidden = _or(choice.width, 64)
+        return _alone(replace(choice, width=None), Widths((shape[0], hidden, hidden, classes)))
+    if name not in NAMED:
+        raise ValueError(f"--network must be one of {', '.join(NAMED)}, mlp or my_file.py:MyNet, got {name}")
+    if len(shape) != 3:
+        raise ValueError(f"{name} is for images: for tables take mlp")
+    found = NAMED[name]
+    if isinstance(found, LeNetShape):
+        if shape[1] != shape[2]:
+            raise ValueError(f"lenet needs square images, got {shape[1]} x {shape[2]}: give a --size, or take resnet18")
+        lenet = replace(found, classes=classes, channels=shape[0], side=shape[1], capacity=_or(choice.capacity, 1))
+        return _alone(replace(choice, capacity=None), lenet)
+    resnet = replace(found, classes=classes, channels=shape[0], width=_or(choice.width, 64))
+    return _alone(replace(choice, width=None), resnet)
+
+
+def _alone(choice: Choice, shape: Shape) -> Shape:
+    """Refuse what this network does not take."""
+    for word in ("capacity", "width"):
+        if getattr(choice, word) is not None:
+            raise ValueError(
+                f"--{word} is for {'lenet' if word == 'capacity' else 'a resnet18 or an mlp'}: leave it out"
+            )
+    return shape
+
+
+def _place(choice: Choice) -> Place:
+    if choice.latent and choice.cut:
+        raise ValueError("--latent and --cut say the same in two ways: give one of them")
+    return AtModule(choice.cut) if choice.cut else BeforeHead() if choice.latent else AtInput()
+
+
+def _descent(choice: Choice, usual: str) -> Descent:
+    if (choice.optimizer or usual) == "adam":
+        return Adam(_or(choice.rate, 0.001), _DECAYS[choice.decay or "constant"])
+    return SGD(_or(choice.rate, 0.15), _DECAYS[choice.decay or "triangle"])
+
+
+def _or(said: Number | None, usual: Number) -> Number:
+    return usual if said is None else said
+
+
+def _average(words: str | None) -> Average:
+    if words is None:
+        return LastWeights()
+    name, _, number = words.partition(":")
+    kinds: dict[str, Callable[..., Average]] = {"ema": EMA, "swa": SWA}
+    try:
+        return kinds[name](float(number)) if number else kinds[name]()
+    except (KeyError, ValueError) as problem:
+        raise ValueError(f"--average must be ema, ema:.99, swa or swa:.5, got {words} ({problem})") from None

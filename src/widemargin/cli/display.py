@@ -1,0 +1,75 @@
+"""What does somebody see who waits?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from widemargin.conduct.folder import Line
+from widemargin.data.extras import needed
+from widemargin.train.loop import Record
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.3g} updates/s")
+
+
+class Display:
+    """A bar with the loss, the rate and the time left; a line for every validation."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
+        # The rate of the last minute or so: a search takes longer as a network gets better.
+        self.bar = Progress(*columns, console=console, disable=not console.is_terminal, speed_estimate_period=60)
+        self.task = self.bar.add_task("loss")
+
+    def begin(self, done: int, updates: int) -> None:
+        self.bar.update(self.task, completed=done, total=updates)
+        if done:
+            self.console.print(f"going on after update {done} of {updates}", highlight=False)
+        self.bar.start()
+
+    def updated(self, record: Record) -> None:
+        self.bar.update(self.task, completed=record.update, description=f"loss {record.loss:.4f}")
+
+    def validated(self, line: Line) -> None:
+        self.console.print(f"epoch {line['epoch']}: {told(line)}", highlight=False)
+
+    def end(self) -> None:
+        self.bar.stop()
+
+
+class Board:
+    """The same for TensorBoard."""
+
+    def __init__(self, folder: Path) -> None:
+        needed("tensorboard", "'widemargin[tensorboard]'", "--tensorboard")
+        self.folder = folder
+
+    def begin(self, done: int, updates: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        # What came after the checkpoint happens again.
+        self.writer = SummaryWriter(str(self.folder), purge_step=done + 1)
+
+    def updated(self, record: Record) -> None:
+        self.writer.add_scalar("loss", record.loss, record.update)
+
+    def validated(self, line: Line) -> None:
+        for name in ("clean", "robust"):
+            if name in line:
+                self.writer.add_scalar(f"validation/{name}", line[name], line["update"])
+
+    def end(self) -> None:
+        self.writer.close()
+
+
+def told(figures: Line) -> str:
+    names = {"clean": "clean", "robust": "robust"}
+    return ", ".join(f"{said} {100 * figures[name]:.2f} %" for name, said in names.items() if name in figures)

@@ -1,0 +1,128 @@
+"""What is to be trained, in words of the command line?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import rich.console
+import torch
+from tyro.conf import arg
+
+from widemargin.cli.choice import Choice, chosen
+from widemargin.cli.display import Board, Display, told
+from widemargin.conduct.carry_out import Watch, carry_out
+from widemargin.conduct.folder import RunFolder
+from widemargin.conduct.task import Task, task_of
+
+# What is left out has a default that the text explains, often one that depends on the data.
+_FLOAT, _INT = arg(metavar="FLOAT", help_behavior_hint=""), arg(metavar="INT", help_behavior_hint="")
+_TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hint="")
+
+_DECAY = arg(metavar="constant|triangle|multistep|cosine", help_behavior_hint="")
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a network, validate it as it goes, and keep its best and its last weights.
+
+    For example: widemargin train --data fashion-mnist --network lenet --method udp --eps .5 --alpha .025 --steps 20.
+    The same command goes on with a run that was interrupted, whenever that was."""
+
+    data: str
+    """fashion-mnist, mnist, svhn, cifar-10, cifar-100 or digits; or a folder with a sub-folder of images for every
+    class; or an .npz, .csv or .parquet file."""
+    method: str
+    """standard, max-entropy, fgsm, r-fgsm, pgd, friendly, trades, trades-cross-entropy, udp, udpr, udp-single-step,
+    udp-trades, udp-near or udp-projected."""
+    network: Annotated[str | None, _TEXT] = None
+    """lenet, resnet18, resnet18-he, resnet18-dropout or mlp; or my_file.py:MyNet, which runs that file.  By default
+    what the paper takes for the data; for tables an mlp."""
+    eps: Annotated[float | None, _FLOAT] = None
+    """Radius of the ball in which points are moved."""
+    alpha: Annotated[float | None, _FLOAT] = None
+    """Length of a step."""
+    steps: Annotated[int | None, _INT] = None
+    """How many steps; for udp and its kin the most that are drawn."""
+    weight: Annotated[float | None, _FLOAT] = None
+    """Of the regulariser: udpr, trades, trades-cross-entropy, udp-trades, max-entropy."""
+    patience: Annotated[int | None, _INT] = None
+    """Steps after crossing the boundary: friendly."""
+    scale: Annotated[float | None, _FLOAT] = None
+    """How near is near, in units of the data: udp-near."""
+    norm: Literal["linf", "l2", "l1"] = "linf"
+    """Of the ball."""
+    latent: Annotated[bool, _FLAG] = False
+    """Perturb the latent space instead of the input: behind the last convolution, before an mlp's last layer."""
+    cut: Annotated[str | None, _TEXT] = None
+    """Perturb what the submodule of this name returns."""
+    epochs: Annotated[int | None, _INT] = None
+    """How often to go through the examples.  [100; for CIFAR and SVHN 60]"""
+    batch: Annotated[int | None, _INT] = None
+    """Examples in an update.  [256; for digits 32, for your own data a fortieth of it, 16 to 256]"""
+    optimizer: Annotated[Literal["adam", "sgd"] | None, arg(metavar="adam|sgd", help_behavior_hint="")] = None
+    """By default as published for the data: adam, for CIFAR and SVHN sgd (Nesterov .9, weight decay 5e-4)."""
+    rate: Annotated[float | None, _FLOAT] = None
+    """Peak learning rate.  [adam .001, sgd .15]"""
+    decay: Annotated[Literal["constant", "triangle", "multistep", "cosine"] | None, _DECAY] = None
+    """Of the rate over time.  [adam constant, sgd triangle]"""
+    augment: Annotated[bool, _FLAG] = False
+    """Shift images by up to 4 pixels and mirror every second one."""
+    average: Annotated[str | None, _TEXT] = None
+    """Let an average of the weights answer: ema, ema:.99, swa or swa:.5 (from half of the time on)."""
+    mixed: Annotated[bool, _FLAG] = False
+    """Leave every other batch clean."""
+    fraction: float = 1.0
+    """Of the published training images."""
+    capacity: Annotated[int | None, _INT] = None
+    """Multiplies LeNet's filters."""
+    width: Annotated[int | None, _INT] = None
+    """Filters of a ResNet's first stage [64], features of an mlp's hidden layers [64]."""
+    label: str = "label"
+    """Column of the labels in a table."""
+    size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
+    """Height and width to which a folder's images are scaled."""
+    box: Annotated[Literal["unit", "open"] | None, arg(metavar="unit|open", help_behavior_hint="")] = None
+    """Keep perturbed points in [0, 1] or not.  [unit for images, open for tables and latent space]"""
+    validate_every: int = 1
+    """In epochs."""
+    validate_eps: Annotated[float | None, _FLOAT] = None
+    """Radius of the PGD attack by which the best weights are chosen.  [.1; for CIFAR and SVHN .03; for tables --eps]"""
+    seed: int = 0
+    """Decides the first weights, the order of examples and all that is drawn."""
+    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """Folder of the run.  [runs/ and a name that follows from all of the above]"""
+    device: str = "cpu"
+    """cpu or cuda."""
+    tensorboard: Annotated[bool, _FLAG] = False
+    """Write for TensorBoard too."""
+
+    def __call__(self, console: rich.console.Console) -> None:
+        title, trial, drawn = chosen(self._choice())
+        folder = RunFolder(Path("runs") / trial.key if self.out is None else self.out)
+        do(task_of(trial, drawn, device_of(self.device), title), folder, console, self.tensorboard)
+
+    def _choice(self) -> Choice:
+        machine = ("out", "device", "tensorboard")
+        return Choice(**{name: value for name, value in vars(self).items() if name not in machine})
+
+
+def device_of(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise ValueError(f"--device must be one that this computer has, got {name}: take cpu") from None
+    return device
+
+
+def do(task: Task, folder: RunFolder, console: rich.console.Console, tensorboard: bool) -> None:
+    watchers: list[Watch] = [Display(console)]
+    if tensorboard:
+        watchers.append(Board(folder.path / "tensorboard"))
+    console.print(f"{task.description['title'] or 'a run'}, in {folder.path}", highlight=False, soft_wrap=True)
+    outcome = carry_out(task, folder, watchers)
+    if outcome.figures:
+        console.print(f"test: {told(outcome.figures)}", highlight=False)
+    console.print(f"Next: widemargin export {folder.path} --to model.safetensors", highlight=False, soft_wrap=True)

@@ -1,0 +1,175 @@
+import inspect
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from cases import WITH_BALL, WITHOUT_BALL
+from widemargin import (
+    EMA,
+    SGD,
+    SWA,
+    Adam,
+    BeforeHead,
+    Epochs,
+    ImageSet,
+    LastWeights,
+    Linf,
+    Multistep,
+    Triangle,
+    cli,
+    recipes,
+)
+from widemargin.cli.choice import Choice, chosen
+from widemargin.conduct.export import trained
+from widemargin.conduct.folder import RunFolder
+
+WORDS = {"eps": 0.2, "alpha": 0.1, "steps": 2, "weight": 0.5, "patience": 1, "scale": 0.1}
+UDP = "--data digits --fraction .1 --method udp --eps .2 --alpha .1 --steps 2"
+
+
+def widemargin(words: str) -> None:
+    cli.main(words.split())
+
+
+def refused(words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        widemargin(words)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error.removeprefix("widemargin: ")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_train_go_on_list_and_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    widemargin(f"train {UDP} --epochs 2 --tensorboard")
+    (folder,) = (tmp_path / "runs").iterdir()
+    kept = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    files = {"run.yaml", "records.jsonl", "figures.json", "tensorboard"}
+    assert kept == files | {f"{name}.safetensors" for name in ("checkpoint", "best", "last")}
+    assert yaml.safe_load((folder / "run.yaml").read_text())["key"] == folder.name
+    said = capsys.readouterr().out
+    assert "epoch 1: clean" in said
+    assert "test: clean" in said
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    widemargin(f"train {UDP} --epochs 2")
+    widemargin(f"resume {folder.name}")
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    widemargin("runs")
+    assert folder.name in capsys.readouterr().out
+    widemargin(f"export {folder.name} --to model.safetensors --weights last")
+    _, module = trained(RunFolder(folder), "last")
+    assert all(torch.equal(value, module.state_dict()[name]) for name, value in load_file("model.safetensors").items())
+    widemargin(f"export {folder} --to model.pt2")
+    points = torch.rand(5, 1, 8, 8)
+    _, best = trained(RunFolder(folder), "best")
+    torch.testing.assert_close(torch.export.load("model.pt2").module()(points), best(points))
+    assert "--to must end in" in refused(f"export {folder} --to model.h5", capsys)
+
+
+def test_the_same_words_make_the_same_run_and_others_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    words = f"train {UDP} --epochs 1 --out here"
+    widemargin(words)
+    widemargin(words)
+    assert "here holds another run" in refused(f"{words} --seed 1", capsys)
+
+
+@pytest.mark.slow
+def test_onnx(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    widemargin(f"train {UDP} --epochs 1 --out here")
+    widemargin("export here --to model.onnx")
+    model = onnx.load("model.onnx")
+    onnx.checker.check_model(model)
+    assert [value.name for value in model.graph.input] == ["points"]
+
+
+@pytest.mark.parametrize("name", [*WITHOUT_BALL, *WITH_BALL])
+def test_every_recipe_has_its_words(name: str) -> None:
+    recipe = getattr(recipes, name)
+    taken = ["eps" if word == "ball" else word for word in inspect.signature(recipe).parameters]
+    given = {word: WORDS[word] for word in taken}
+    _, trial, _ = chosen(Choice("digits", name.replace("_", "-"), **given))
+    arguments = {word: value for word, value in given.items() if word != "eps"}
+    assert trial.method == recipe(*([Linf(0.2)] if "eps" in given else []), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--data digits --method udp --eps .2", "udp needs --alpha and --steps: it takes --eps, --alpha, --steps"),
+        ("--data digits --method standard --eps .2", "standard takes no --eps: it takes nothing"),
+        ("--data digits --method fgsm --eps .2 --weight 1", "fgsm takes no --weight: it takes --eps"),
+        ("--data digits --method upd", "there is no method named upd: did you mean udp?"),
+        ("--data digts --method standard", "--data must be one of"),
+        ("--data digits --method standard --network mlp", "mlp is for tables"),
+        ("--data digits --method standard --network vgg", "--network must be one of"),
+        ("--data digits --method standard --network none.py:Net", "none.py does not exist"),
+        ("--data digits --method standard --width 3", "--width is for a resnet18 or an mlp: leave it out"),
+        ("--data digits --method standard --average median", "--average must be ema"),
+        ("--data digits --method standard --latent --cut encoder", "--latent and --cut say the same"),
+        ("--data digits --method standard --batch 5000", "the batch size must be in 1..1300"),
+        ("--data digits --method standard --rate 0", "Adam.rate must be in"),
+        ("--data digits --method standard --device gpu", "--device must be one that this computer has"),
+        ("--data digits --method standard --fraction 2", "ImageSet.fraction must be in"),
+    ],
+)
+def test_bad_words_are_one_sentence(
+    words: str, sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert refused(f"train {words}", capsys).startswith(sentence)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", ["resume nowhere", "runs", "runs nowhere", "export nowhere --to a.onnx"])
+def test_what_is_not_there_is_one_sentence(words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    refused(words, capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_published_settings_hold_where_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = ImageSet("digits").draw()
+    monkeypatch.setattr(ImageSet, "draw", lambda self: digits)
+    fashion = chosen(Choice("fashion-mnist", "standard"))[1]
+    assert (fashion.plan.length, fashion.plan.descent, fashion.plan.batch) == (Epochs(100), Adam(0.001), 256)
+    cifar = chosen(Choice("cifar-10", "standard", augment=True, average="ema:.9", mixed=True, latent=True))[1]
+    assert (cifar.plan.length, cifar.plan.descent) == (Epochs(60), SGD(0.15, Triangle()))
+    assert (cifar.plan.average, cifar.plan.mixed, cifar.place) == (EMA(0.9), True, BeforeHead())
+    svhn = chosen(
+        Choice("svhn", "udp", eps=2.0, alpha=0.1, steps=3, norm="l2", cut="encoder", average="swa", decay="multistep")
+    )[1]
+    assert svhn.network.he_normal
+    assert svhn.method.perturb.ball.box.is_open
+    assert (svhn.plan.average, svhn.plan.descent.decay) == (SWA(), Multistep())
+    assert fashion.plan.average == LastWeights()
+
+
+def test_own_data_and_own_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 120)
+    points = rng.normal(0, 0.3, (120, 3)) + labels[:, None]
+    rows = [",".join([*map(str, point), str(label)]) for point, label in zip(points, labels, strict=True)]
+    Path("own.csv").write_text("\n".join(["a,b,c,kind", *rows]) + "\n")
+    Path("own.py").write_text(
+        "from torch import nn\ndef net(): return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))\n"
+    )
+    words = "--data own.csv --label kind --method pgd --eps .1 --alpha .05 --steps 3 --epochs 15 --rate .03"
+    widemargin(f"train {words} --out a")
+    widemargin(f"train {words} --out b --network own.py:net --cut 1 --decay cosine --mixed --average ema:.9")
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        figures = json.loads((folder / "figures.json").read_text())
+        assert figures["clean"] > 0.8
+        assert figures["clean"] >= figures["robust"] if "robust" in figures else folder.name == "b"
+    Path("own.py").write_text("changed = True")
+    assert "must be as it was when the run began" in refused("resume b", capsys)
+    Path("own.csv").write_text("\n".join(["a,b,c,kind", *rows[:-1]]) + "\n")
+    assert "the data must be as it was" in refused("resume a", capsys)
