@@ -334,7 +334,8 @@ def trajectories(drawn: Drawn) -> Picture:
     n = np.arange(one.updates + 1)
     for i, (panel, rate) in enumerate(zip(axes, one.rates, strict=True)):
         panel.fill_between(n, *drawn["band"][0, :, i], color=TINTS[0], label="95 % of chains")
-        panel.plot(n, drawn["mean"][0, i], color=COLOURS[0], linewidth=2.5, label="mean of chains")
+        mean, sure = drawn["mean"][0, i], 1.96 * drawn["deviation"][0, i] / one.chains**0.5
+        panel.fill_between(n, mean - sure, mean + sure, color=COLOURS[0], label="their mean, 95 % confidence")
         panel.plot(n, decayed(one, rate), color="#111111", linestyle="dashed", linewidth=1.2, label="(1 - eta/2)^n")
         panel.set(title=f"eta = {rate:g}", xlabel="update n", ylim=(-1.05, 1.05))
     axes[0].set_ylabel("boundary w  (best: 0)")
