@@ -1,8 +1,9 @@
-"""A run in a process of its own, to be killed."""
+"""A run in a process of its own, to be killed, or in several."""
 
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
 from widemargin.conduct.carry_out import Pace, carry_out
 from widemargin.conduct.folder import RunFolder
@@ -14,6 +15,7 @@ from widemargin.perturb.balls import Linf
 from widemargin.plan import EMA, Adam, Cosine, Epochs, Plan
 from widemargin.recipes import udp
 from widemargin.run import Trial, Validation
+from widemargin.train.processes import ALONE, Together
 
 TRIAL = Trial(
     ImageSet("digits", fraction=0.2),
@@ -28,3 +30,13 @@ def run(folder: Path, trial: Trial = TRIAL) -> None:
     torch.set_num_threads(1)
     # Every epoch takes less than a second here, and a checkpoint in its middle must be met too.
     carry_out(task_of(trial), RunFolder(folder), pace=Pace(shortest=0.0, longest=0.01))
+
+
+def run_shared(folder: Path, rank: int, count: int, trial: Trial) -> None:
+    torch.set_num_threads(1)
+    if count == 1:
+        carry_out(task_of(trial), RunFolder(folder), processes=ALONE)
+        return
+    dist.init_process_group("gloo", init_method=f"file://{folder}.meeting", rank=rank, world_size=count)
+    carry_out(task_of(trial), RunFolder(folder), processes=Together(rank, count))
+    dist.destroy_process_group()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor
@@ -15,10 +15,20 @@ from torch import Generator, Tensor
 class Rng:
     """One generator per network; with several networks abreast, each fills its own block of rows.
 
-    A network's draws therefore do not depend on how many others are trained beside it.
+    A network's draws therefore do not depend on how many others are trained beside it.  A process that has one of
+    `count` equal shares of a batch draws for the whole batch and keeps its own: together they draw what one would.
     """
 
     generators: tuple[Generator, ...]
+    rank: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.count > 1 and len(self.generators) > 1:
+            raise ValueError(f"several processes train one network, got {len(self.generators)} abreast")
+
+    def for_share(self, rank: int, count: int) -> Rng:
+        return replace(self, rank=rank, count=count)
 
     @classmethod
     def seeded(cls, *seeds: int, purpose: str = "", device: torch.device | str = "cpu") -> Rng:
@@ -35,10 +45,9 @@ class Rng:
 
     def integers(self, low: int, high: int, rows: int) -> Tensor:
         """Whole numbers in low..high, both ends included."""
-        share = self._share(rows)
-        return torch.cat(
-            [torch.randint(low, high + 1, (share,), generator=g, device=g.device) for g in self.generators]
-        )
+        share = self._share(rows) * self.count
+        drawn = [torch.randint(low, high + 1, (share,), generator=g, device=g.device) for g in self.generators]
+        return self._own(torch.cat(drawn))
 
     def permutations(self, rows: int) -> Tensor:
         """[networks, rows / networks]: row numbers, shuffled inside each network's own block."""
@@ -54,9 +63,12 @@ class Rng:
             yield
 
     def _by_block(self, like: Tensor, draw: Callable[..., Tensor]) -> Tensor:
-        shape = (self._share(len(like)), *like.shape[1:])
+        shape = (self._share(len(like)) * self.count, *like.shape[1:])
         drawn = [draw(shape, generator=g, dtype=like.dtype, device=like.device) for g in self.generators]
-        return drawn[0] if len(drawn) == 1 else torch.cat(drawn)
+        return self._own(drawn[0] if len(drawn) == 1 else torch.cat(drawn))
+
+    def _own(self, drawn: Tensor) -> Tensor:
+        return drawn if self.count == 1 else drawn.tensor_split(self.count)[self.rank]
 
     def _share(self, rows: int) -> int:
         share, rest = divmod(rows, len(self.generators))

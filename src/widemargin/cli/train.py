@@ -15,6 +15,7 @@ from widemargin.cli.display import Board, Display, told
 from widemargin.conduct.carry_out import Watch, carry_out
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.task import Task, task_of
+from widemargin.train.processes import Processes, as_started
 
 # What is left out has a default that the text explains, often one that depends on the data.
 _FLOAT, _INT = arg(metavar="FLOAT", help_behavior_hint=""), arg(metavar="INT", help_behavior_hint="")
@@ -118,11 +119,21 @@ def device_of(name: str) -> torch.device:
 
 
 def do(task: Task, folder: RunFolder, console: rich.console.Console, tensorboard: bool) -> None:
+    with as_started(next(task.network.parameters()).device) as processes:
+        if processes.rank > 0:
+            carry_out(task, folder, processes=processes)
+            return
+        _lead(task, folder, console, tensorboard, processes)
+
+
+def _lead(
+    task: Task, folder: RunFolder, console: rich.console.Console, tensorboard: bool, processes: Processes
+) -> None:
     watchers: list[Watch] = [Display(console)]
     if tensorboard:
         watchers.append(Board(folder.path / "tensorboard"))
     console.print(f"{task.description['title'] or 'a run'}, in {folder.path}", highlight=False, soft_wrap=True)
-    outcome = carry_out(task, folder, watchers)
+    outcome = carry_out(task, folder, watchers, processes=processes)
     if outcome.figures:
         console.print(f"test: {told(outcome.figures)}", highlight=False)
     console.print(f"Next: widemargin export {folder.path} --to model.safetensors", highlight=False, soft_wrap=True)

@@ -18,6 +18,7 @@ from widemargin.measure.robustness import robust_accuracy
 from widemargin.train.averaging import answering
 from widemargin.train.checkpoint import load_training, load_weights, save_training, save_weights
 from widemargin.train.loop import Diverged, Record, Training, carry_on
+from widemargin.train.processes import ALONE, Processes
 from widemargin.uncertainty.network import Network
 
 
@@ -57,12 +58,34 @@ class Outcome:
 
 
 def carry_out(
-    task: Task, folder: RunFolder | None = None, watchers: Sequence[Watch] = (), pace: Pace = _CALM
+    task: Task,
+    folder: RunFolder | None = None,
+    watchers: Sequence[Watch] = (),
+    pace: Pace = _CALM,
+    processes: Processes = ALONE,
 ) -> Outcome:
-    """Begin or go on, to the end.  In a folder, killing this at any moment and calling it again changes no number."""
+    """Begin or go on, to the end.  In a folder, killing this at any moment and calling it again changes no number.
+
+    Of several processes the first measures and writes; the others only train.
+    """
+    if processes.rank > 0:
+        return _follow(task, folder, processes)
     with nullcontext() if folder is None else folder.claimed(task.description), _Course.entered(task, folder) as course:
-        course.go(watchers, pace)
+        # Nothing may be written before all have read.
+        processes.wait()
+        course.go(watchers, pace, processes)
         return course.finish()
+
+
+def _follow(task: Task, folder: RunFolder | None, processes: Processes) -> Outcome:
+    training = Training.begin(task.network, task.plan)
+    if folder is not None and folder.checkpoint.exists():
+        load_training(folder.checkpoint, training, task.key)
+    processes.wait()
+    for _ in carry_on(training, task.train, task.method, task.plan, (task.seed,), processes):
+        pass
+    network = answering(training, task.train, task.plan)
+    return Outcome(network, network, [], {})
 
 
 @dataclass(eq=False)
@@ -90,13 +113,13 @@ class _Course:
         finally:
             records.close()
 
-    def go(self, watchers: Sequence[Watch], pace: Pace) -> None:
+    def go(self, watchers: Sequence[Watch], pace: Pace, processes: Processes) -> None:
         task, training = self.task, self.training
         updates, per_epoch = task.plan.updates(len(task.train)), updates_per_epoch(len(task.train), task.plan.batch)
         for watch in watchers:
             watch.begin(training.update, updates)
         try:
-            for record in carry_on(training, task.train, task.method, task.plan, (task.seed,)):
+            for record in carry_on(training, task.train, task.method, task.plan, (task.seed,), processes):
                 self.records.append({"update": record.update, "loss": record.loss})
                 for watch in watchers:
                     watch.updated(record)

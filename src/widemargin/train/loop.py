@@ -16,12 +16,13 @@ from torch.optim.swa_utils import AveragedModel
 from widemargin.data.batches import batches, updates_per_epoch
 from widemargin.data.checks import check_labels
 from widemargin.data.examples import Examples
-from widemargin.method import Method
+from widemargin.method import Even, Method
 from widemargin.perturb.objectives import Pair, clean_loss
 from widemargin.perturb.search import Moved
 from widemargin.plan import Plan, set_rate
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, Labels, PerSample, Points
+from widemargin.train.processes import ALONE, Processes, own_share
 from widemargin.uncertainty.network import Network, check_is_network, check_network
 
 
@@ -82,32 +83,45 @@ def train(
 
 
 def carry_on(
-    training: Training, examples: Examples, method: Method, plan: Plan, seeds: tuple[int, ...] = (0,)
+    training: Training,
+    examples: Examples,
+    method: Method,
+    plan: Plan,
+    seeds: tuple[int, ...] = (0,),
+    processes: Processes = ALONE,
 ) -> Iterator[Record]:
-    """The one loop, from wherever a training stands to the end of its plan."""
+    """The one loop, from wherever a training stands to the end of its plan.
+
+    Several processes that each do this with the same arguments take the same updates as one, up to rounding.
+    """
     network, optimizer = training.network, training.optimizer
     if len(seeds) != network.abreast:
         raise ValueError(f"{network.abreast} networks need a seed each, got {len(seeds)}")
     probe = examples.batch(torch.arange(min(len(examples), 64 * network.abreast)))[0]
     check_labels(examples.labels, len(examples), classes=check_network(network, probe))
-    step = Step(network, method)
+    if processes.count > 1 and method.weight != Even():
+        raise ValueError(
+            f"several processes cannot weigh samples against each other, got {method.weight}: train in one"
+        )
+    step = processes.wrapped(Step(network, method))
     last = plan.updates(len(examples) // network.abreast)
     order = batches(len(examples), plan.batch, seeds, training.update)
     while training.update < last:
         # Whoever evaluates between records leaves the network in eval mode.
         network.train()
         done = training.update / last
-        inputs, labels = examples.batch(next(order))
+        inputs, labels = examples.batch(own_share(next(order), processes))
         rng = Rng.seeded(*seeds, purpose=f"update {training.update}", device=inputs.device)
+        rng = rng.for_share(processes.rank, processes.count)
         inputs = plan.augment(inputs, rng)
         clean = plan.mixed and training.update % 2 == 1
         moved = (None, None) if clean else method.perturb(network, inputs, labels, rng)
         set_rate(optimizer, plan.descent, done)
         optimizer.zero_grad()
-        with _own_dropout(network, seeds, training.update):
+        with _own_dropout(network, seeds, training.update, processes.rank):
             loss = step(inputs, labels, *moved)
         loss.backward()
-        record = Record(training.update + 1, loss.item() / network.abreast)
+        record = Record(training.update + 1, processes.mean(loss) / network.abreast)
         if not math.isfinite(record.loss):
             raise Diverged(_what_to_try(record, plan, done, len(examples) // network.abreast))
         optimizer.step()
@@ -126,8 +140,10 @@ def _what_to_try(record: Record, plan: Plan, done: float, rows: int) -> str:
     )
 
 
-def _own_dropout(network: Network, seeds: tuple[int, ...], update: int) -> AbstractContextManager[None]:
+def _own_dropout(network: Network, seeds: tuple[int, ...], update: int, rank: int) -> AbstractContextManager[None]:
     """Dropout draws from torch's global generator: lend it one of ours, and give it back as it was."""
     if not any(isinstance(module, nn.modules.dropout._DropoutNd) for module in network.modules()):
         return nullcontext()
-    return Rng.seeded(*seeds, purpose=f"dropout of update {update}").as_global()
+    # A share of a batch needs masks of its own.
+    share = f", share {rank}" if rank else ""
+    return Rng.seeded(*seeds, purpose=f"dropout of update {update}{share}").as_global()

@@ -1,0 +1,73 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import widemargin
+from widemargin import (
+    LMS5,
+    Adam,
+    AtInput,
+    AtModule,
+    BeforeHead,
+    Epochs,
+    ImageSet,
+    LeNetShape,
+    Linf,
+    Plan,
+    Run,
+    Trial,
+    Updates,
+    Validation,
+    Widths,
+    standard,
+    udp,
+)
+from widemargin.run import Place
+
+RUN = Run(LMS5(), Widths((2, 4, 2)), standard(), Plan(Updates(3), Adam(0.1)), 1)
+TRIAL = Trial(ImageSet("digits"), LeNetShape(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))
+
+
+def test_keys_of_stored_runs_stay_as_they_are() -> None:
+    assert RUN.key == "688de420bc2aa379"
+
+
+@pytest.mark.parametrize("run", [RUN, TRIAL], ids=["run", "trial"])
+def test_repr_is_the_code_that_makes_it(run: Run | Trial) -> None:
+    assert eval(repr(run), vars(widemargin)) == run
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"place": BeforeHead()},
+        {"validation": Validation(2)},
+        {"plan": replace(TRIAL.plan, mixed=True)},
+        {"network": LeNetShape(side=8, capacity=2)},
+    ],
+    ids=repr,
+)
+def test_whatever_decides_a_number_is_in_the_key(change: dict[str, object]) -> None:
+    assert replace(TRIAL, **change).key != TRIAL.key
+
+
+@pytest.mark.parametrize("place", [AtInput(), BeforeHead(), AtModule("encoder.pool1")], ids=repr)
+def test_wherever_it_is_cut_the_network_is_the_same(place: Place) -> None:
+    network, images = TRIAL.build().eval(), torch.rand(3, 1, 8, 8)
+    encoder, head = place.cut(network)
+    assert isinstance(encoder, nn.Identity) == (place == AtInput())
+    assert torch.equal(head(encoder(images)), network(images))
+
+
+def test_the_seed_decides_the_first_weights() -> None:
+    first, again, other = (replace(TRIAL, seed=seed).build().encoder.conv1.weight for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_a_validation_comes_after_whole_epochs() -> None:
+    with pytest.raises(ValueError, match=r"^Validation.every must be a whole number of at least 1 epoch, got 0$"):
+        Validation(0)
