@@ -40,7 +40,7 @@ def killed(start: Callable[[], multiprocessing.Process], kills: int, seconds: fl
     return hit
 
 
-def check(processes: ForkServerContext, tmp_path: Path, kills: int, epochs: int) -> None:
+def check(processes: ForkServerContext, tmp_path: Path, kills: int, needed: int, epochs: int) -> None:
     plan = replace(interrupted.TRIAL.plan, length=Epochs(epochs))
     trial = replace(interrupted.TRIAL, plan=plan)
 
@@ -53,16 +53,17 @@ def check(processes: ForkServerContext, tmp_path: Path, kills: int, epochs: int)
     undisturbed = process(tmp_path / "undisturbed")
     undisturbed.join(120)
     assert undisturbed.exitcode == 0
-    seconds = (time.monotonic() - begun) / 3
-    assert killed(lambda: process(tmp_path / "killed"), kills, seconds) >= kills - 3
+    # Together the interrupted ones get no further than the end, even if the computer is less busy by then.
+    seconds = (time.monotonic() - begun) / kills
+    assert killed(lambda: process(tmp_path / "killed"), kills, seconds) >= needed
     for name in FILES:
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes(), name
 
 
 def test_kills_at_any_moment_change_nothing(processes: ForkServerContext, tmp_path: Path) -> None:
-    check(processes, tmp_path, kills=8, epochs=12)
+    check(processes, tmp_path, kills=8, needed=5, epochs=12)
 
 
 @pytest.mark.slow
 def test_ten_kills_and_more_change_nothing(processes: ForkServerContext, tmp_path: Path) -> None:
-    check(processes, tmp_path, kills=16, epochs=60)
+    check(processes, tmp_path, kills=14, needed=10, epochs=60)
