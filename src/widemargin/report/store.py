@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import yaml
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -60,6 +61,6 @@ class Store:
         try:
             numbers = json.loads((folder / "numbers.json").read_text())
             arrays = load_file(folder / "arrays.safetensors")
-        except Exception as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise ValueError(f"{folder} is damaged ({error}): delete it and run the study again") from error
         return Stored(numbers, arrays)
