@@ -70,8 +70,8 @@ class Simulation:
 
 CHANCE = 4.5
 """Means this many standard errors off are not chance, even the farthest of a thousand."""
-SIMULATIONS = tuple(Simulation(seed) for seed in range(400, 405))
-DATA, NETWORK, SEEDS = TwoGaussians(seed=1), Widths((1, 2)), range(400, 410)
+SIMULATIONS = tuple(Simulation(seed) for seed in range(700, 705))
+DATA, NETWORK, SEEDS = TwoGaussians(seed=1), Widths((1, 2)), range(700, 710)
 PLAN = Plan(Updates(300), Adam(5e-2))
 RECIPES = {"LDP-PGD": pgd, "UDP-PGD": udp}
 RADII = (0.9, 1.05, 1.5, 3.0)
@@ -212,7 +212,9 @@ def report(store: Store) -> Report:
         "Does UDP pull the boundary to the middle as the theorem says, and where does LDP fail?",
         f"Oracle: seeds {SIMULATIONS[0].seed}..{SIMULATIONS[-1].seed}, {one.draws} draws each, {one.chains} chains. "
         f"Training: {DATA}, logistic regression, {PLAN}, 10 steps of eps/10 (UDP draws 1..10), seeds {SEEDS[0]}.."
-        f"{SEEDS[-1]}.",
+        f"{SEEDS[-1]}. That accuracy is judged over the second half of a training at a constant rate was settled on "
+        "other seeds, after two forms that did not show LDP's failure: with a rate that decays to 0 it ended at 1.00 up "
+        "to eps 1.5, its slope near 0; and the clean loss did not separate the radii.",
         verdicts(drawn, trained),
         tables(drawn, trained),
         (trajectories(drawn), accuracies(trained)),
