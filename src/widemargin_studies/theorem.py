@@ -213,8 +213,8 @@ def report(store: Store) -> Report:
         f"Oracle: seeds {SIMULATIONS[0].seed}..{SIMULATIONS[-1].seed}, {one.draws} draws each, {one.chains} chains. "
         f"Training: {DATA}, logistic regression, {PLAN}, 10 steps of eps/10 (UDP draws 1..10), seeds {SEEDS[0]}.."
         f"{SEEDS[-1]}. That accuracy is judged over the second half of a training at a constant rate was settled on "
-        "other seeds, after two forms that did not show LDP's failure: with a rate that decays to 0 it ended at 1.00 up "
-        "to eps 1.5, its slope near 0; and the clean loss did not separate the radii.",
+        "other seeds, after two forms that did not show LDP's failure: with a rate that decays to 0 it ended at 1.00 "
+        "up to eps 1.5, its slope near 0; and the clean loss did not separate the radii.",
         verdicts(drawn, trained),
         tables(drawn, trained),
         (trajectories(drawn), accuracies(trained)),
