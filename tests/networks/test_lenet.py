@@ -63,3 +63,19 @@ def test_refuses_sizes_that_cannot_work(make):
     for wrong in ({"classes": 1}, {"channels": 0}, {"capacity": 0}):
         with pytest.raises(ValueError, match="needs classes >= 2, channels >= 1 and capacity >= 1, got"):
             make(**wrong)
+
+
+def test_pooling_first_changes_no_bit() -> None:
+    network = LeNet()
+    images = torch.rand(20, 1, 28, 28)
+    images[:, :, :9] = 0.0
+    parts = dict(network.encoder.named_children())
+    order = ("conv1", "relu1", "pool1", "conv2", "relu2", "pool2")
+    published = torch.nn.Sequential(*(parts[name] for name in order), network.head)
+    answers = []
+    for one in (network, published):
+        points = images.clone().requires_grad_()
+        logits = one(points)
+        answers.append((logits, *torch.autograd.grad(logits.logsumexp(-1).sum(), [points, *network.parameters()])))
+    for ours, theirs in zip(*answers, strict=True):
+        assert torch.equal(ours, theirs)
