@@ -24,11 +24,11 @@ from widemargin import (
     cli,
     recipes,
 )
-from widemargin.cli.choice import Choice, chosen
+from widemargin.cli.choice import MEASURES, Choice, chosen
 from widemargin.conduct.export import trained
 from widemargin.conduct.folder import RunFolder
 
-WORDS = {"eps": 0.2, "alpha": 0.1, "steps": 2, "weight": 0.5, "patience": 1, "scale": 0.1}
+WORDS = {"eps": 0.2, "alpha": 0.1, "steps": 2, "weight": 0.5, "patience": 1, "scale": 0.1, "measure": "gap"}
 UDP = "--data digits --fraction .1 --method udp --eps .2 --alpha .1 --steps 2"
 
 
@@ -100,13 +100,16 @@ def test_every_recipe_has_its_words(name: str) -> None:
     given = {word: WORDS[word] for word in taken}
     _, trial, _ = chosen(Choice("digits", name.replace("_", "-"), **given))
     arguments = {word: value for word, value in given.items() if word != "eps"}
+    if "measure" in arguments:
+        arguments["measure"] = MEASURES["gap"]
     assert trial.method == recipe(*([Linf(0.2)] if "eps" in given else []), **arguments)
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("--data digits --method udp --eps .2", "udp needs --alpha and --steps: it takes --eps, --alpha, --steps"),
+        ("--data digits --method udp --eps .2", "udp needs --alpha and --steps: it takes --eps, --alpha, --steps, --measure"),
+        ("--data digits --method udp --eps 1 --alpha 1 --steps 1 --measure doubt", "--measure must be one of entropy"),
         ("--data digits --method standard --eps .2", "standard takes no --eps: it takes nothing"),
         ("--data digits --method fgsm --eps .2 --weight 1", "fgsm takes no --weight: it takes --eps"),
         ("--data digits --method upd", "there is no method named upd: did you mean udp?"),

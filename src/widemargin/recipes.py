@@ -1,9 +1,13 @@
-"""Every method, one expression each: where to move a point, and what to descend there."""
+"""Every method, one expression each: where to move a point, and what to descend there.
+
+Those that climb the uncertainty take any `measure` of it; the log of the predictive entropy is the default.
+"""
 
 from widemargin.method import Method, Nearness, SelfScaledNearness
 from widemargin.perturb.ascent import Ascent, Fixed, Gaussian, InBall, Misclassified, Part, Steepest, ToZero, Uniform
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.objectives import (
+    Objective,
     clean_entropy,
     clean_loss,
     divergence,
@@ -58,29 +62,31 @@ def trades_cross_entropy(ball: Ball, alpha: float, steps: int, weight: float) ->
     return Method(search, clean_loss + weight * soft_cross_entropy)
 
 
-def udp(ball: Ball, alpha: float, steps: int) -> Method:
+def udp(ball: Ball, alpha: float, steps: int, measure: Objective = perturbed_log_entropy) -> Method:
     """eq. (UDP-PGD), Alg. 1: climb the uncertainty for 1..steps steps, train on where that leads."""
-    return Method(_uncertain(ball, alpha, steps), perturbed_loss)
+    return Method(_uncertain(ball, alpha, steps, measure), perturbed_loss)
 
 
-def udpr(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
+def udpr(ball: Ball, alpha: float, steps: int, weight: float, measure: Objective = perturbed_log_entropy) -> Method:
     """eq. (UDPR), Alg. 1 with reg: the clean loss, and the loss at the UDP point as a regulariser."""
-    return Method(_uncertain(ball, alpha, steps), clean_loss + weight * perturbed_loss)
+    return Method(_uncertain(ball, alpha, steps, measure), clean_loss + weight * perturbed_loss)
 
 
-def udp_single_step(ball: Ball) -> Method:
+def udp_single_step(ball: Ball, measure: Objective = perturbed_log_entropy) -> Method:
     """App. E.2: one step of the uncertainty to the edge of the ball, against catastrophic overfitting."""
-    return Method(_uncertain(ball, ball.radius, 1), perturbed_loss)
+    return Method(_uncertain(ball, ball.radius, 1, measure), perturbed_loss)
 
 
-def udp_trades(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
+def udp_trades(
+    ball: Ball, alpha: float, steps: int, weight: float, measure: Objective = perturbed_log_entropy
+) -> Method:
     """App. A.3: UDP points, TRADES criterion."""
-    return Method(_uncertain(ball, alpha, steps), clean_loss + weight * divergence)
+    return Method(_uncertain(ball, alpha, steps, measure), clean_loss + weight * divergence)
 
 
-def udp_near(ball: Ball, alpha: float, steps: int, scale: float) -> Method:
+def udp_near(ball: Ball, alpha: float, steps: int, scale: float, measure: Objective = perturbed_log_entropy) -> Method:
     """Ours: UDP in which samples that were moved less count more: those near the boundary, or with few steps drawn."""
-    return Method(_uncertain(ball, alpha, steps), perturbed_loss, Nearness(scale))
+    return Method(_uncertain(ball, alpha, steps, measure), perturbed_loss, Nearness(scale))
 
 
 def udp_projected(ball: Ball, steps: int = 4) -> Method:
@@ -90,5 +96,5 @@ def udp_projected(ball: Ball, steps: int = 4) -> Method:
     return Method(Search(-perturbed_gap, ball, ascent), perturbed_loss, SelfScaledNearness())
 
 
-def _uncertain(ball: Ball, alpha: float, steps: int) -> Search:
-    return Search(perturbed_log_entropy, ball, Ascent(Uniform(1, steps), Steepest(alpha)))
+def _uncertain(ball: Ball, alpha: float, steps: int, measure: Objective) -> Search:
+    return Search(measure, ball, Ascent(Uniform(1, steps), Steepest(alpha)))

@@ -44,6 +44,15 @@ def expected_entropy(logits: Logits) -> mp.mpf:
     return mp.fsum(map(_entropy_of, _members(logits))) / len(logits)
 
 
+def variation_ratio(logits: Logits) -> mp.mpf:
+    return mp.fsum(sorted(_mean(_members(logits)))[:-1])
+
+
+def gap(logits: Logits) -> mp.mpf:
+    second, first = sorted(_mean(_members(logits)))[-2:]
+    return mp.log(first) - mp.log(second)
+
+
 def mutual_information(logits: Logits) -> mp.mpf:
     """As a mean of divergences; the difference of the entropies cancels even here."""
     members = _members(logits)

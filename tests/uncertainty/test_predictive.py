@@ -86,10 +86,17 @@ VALUES = [
     (lambda x: predictive.entropy(predictive.log_mean_prob(x)), exact.entropy),
     (predictive.expected_entropy, exact.expected_entropy),
     (predictive.mutual_information, exact.mutual_information),
+    (predictive.variation_ratio, exact.variation_ratio),
+    (lambda x: predictive.top_two_gap(predictive.log_mean_prob(x)), exact.gap),
+]
+NAMES = ["entropy", "expected_entropy", "mutual_information", "variation_ratio", "gap"]
+LOGS = [
+    (predictive.log_expected_entropy, exact.expected_entropy),
+    (predictive.log_variation_ratio, exact.variation_ratio),
 ]
 
 
-@pytest.mark.parametrize(("value", "true"), VALUES, ids=["entropy", "expected_entropy", "mutual_information"])
+@pytest.mark.parametrize(("value", "true"), VALUES, ids=NAMES)
 @shapes
 @settings(max_examples=15)
 @given(data=st.data())
@@ -98,6 +105,31 @@ def test_values_are_exact(
 ) -> None:
     drawn = data.draw(random_logits(3, classes))
     assert value(one_sample(drawn, torch.float64)).item() == pytest.approx(float(true(drawn)), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize(("value", "true"), LOGS, ids=["expected_entropy", "variation_ratio"])
+@every_dtype
+@members
+@settings(max_examples=10)
+@given(data=st.data())
+def test_logs_and_their_gradients_are_exact(
+    value: Callable[[Tensor], Tensor],
+    true: Callable[[list[list[float]]], float],
+    dtype: torch.dtype,
+    count: int,
+    data: st.DataObject,
+) -> None:
+    """Gaps up to 1e4: the quantity itself is e^-10000 there, far below any float."""
+    drawn = data.draw(random_logits(count, 3))
+    logits = one_sample(drawn, dtype)
+    close = 1e-5 if dtype == torch.float32 else 1e-9
+    assert value(logits).item() == pytest.approx(float(exact.mp.log(true(drawn))), rel=close, abs=close)
+    assert gradient(value, logits).isfinite().all()
+    ordered = sorted(exact.log_mean_prob(drawn), reverse=True)
+    if ordered[0] - ordered[1] > 1e-3:
+        true_slope = torch.tensor([[float(x) for x in row] for row in exact.gradient_of_log(true, drawn)]).double()
+        slope = gradient(value, logits)[:, 0].double()
+        torch.testing.assert_close(slope, true_slope, rtol=PRECISION[dtype], atol=PRECISION[dtype])
 
 
 @shapes

@@ -40,24 +40,25 @@ class Demo:
 
 @dataclass(frozen=True)
 class StudyList:
-    """Show every study, and what of it is done."""
+    """Show every study, what of it is done, and about how long the rest takes."""
 
     runs: Path = Path("runs")
     """Folder of stored results."""
 
     def __call__(self, console: rich.console.Console) -> None:
-        table = rich.table.Table("study", "what it shows", "left to do")
+        table = rich.table.Table("study", "what it shows", "done", "left, on one core")
         for name in study.names():
             if name == "demo":
                 # It has a verb and a folder of its own.
                 continue
             found = study.load(name)
             try:
-                left = found.missing(Store(self.runs))
+                left = study.left(found, Store(self.runs))
             except ValueError as error:
-                table.add_row(name, found.TITLE, str(error))
+                table.add_row(name, found.TITLE, "", str(error))
             else:
-                table.add_row(name, found.TITLE, "done" if left == 0 else f"{left} runs")
+                done = f"{left.of - left.pieces} of {left.of}"
+                table.add_row(name, found.TITLE, done, _about(left.core_minutes) if left.pieces else "nothing")
         console.print(table)
 
 
@@ -162,3 +163,9 @@ def _report(found: study.Study, store: Store, out: Path, console: rich.console.C
     report.print(console)
     for path in report.write(out):
         console.print(f"  {path}", highlight=False, soft_wrap=True)
+
+
+def _about(minutes: float) -> str:
+    if minutes < 90:
+        return f"about {max(minutes, 1):.0f} min"
+    return f"about {minutes / 60:.0f} h" if minutes < 72 * 60 else f"about {minutes / 60 / 24:.0f} days"

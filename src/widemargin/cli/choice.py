@@ -20,6 +20,14 @@ from widemargin.method import Method
 from widemargin.networks.mlp import Widths
 from widemargin.networks.named import NAMED, LeNetShape
 from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Ball, Box, Linf
+from widemargin.perturb.objectives import (
+    Objective,
+    perturbed_gap,
+    perturbed_log_entropy,
+    perturbed_log_expected_entropy,
+    perturbed_log_mutual_information,
+    perturbed_log_variation_ratio,
+)
 from widemargin.perturb.search import Search
 from widemargin.plan import (
     EMA,
@@ -48,6 +56,14 @@ _DECAYS: dict[str, Decay] = {
     "multistep": Multistep(),
     "cosine": Cosine(),
 }
+# In log form, which has the same maximisers: a search must not lose its gradient where the network is sure.
+MEASURES: dict[str, Objective] = {
+    "entropy": perturbed_log_entropy,
+    "mutual-information": perturbed_log_mutual_information,
+    "expected-entropy": perturbed_log_expected_entropy,
+    "variation-ratio": perturbed_log_variation_ratio,
+    "gap": -perturbed_gap,
+}
 
 
 @dataclass(frozen=True)
@@ -63,6 +79,7 @@ class Choice:
     weight: float | None = None
     patience: int | None = None
     scale: float | None = None
+    measure: str | None = None
     norm: str = "linf"
     latent: bool = False
     cut: str | None = None
@@ -167,7 +184,7 @@ def _method(choice: Choice, box: Box) -> Method:
         hint = f"did you mean {_said(close[0])}?" if close else f"it can be {', '.join(map(_said, found))}"
         raise ValueError(f"there is no method named {choice.method}: {hint}")
     wanted = inspect.signature(found[name]).parameters
-    given = {word: getattr(choice, word) for word in ("alpha", "steps", "weight", "patience", "scale")}
+    given = {word: getattr(choice, word) for word in ("alpha", "steps", "weight", "patience", "scale", "measure")}
     needs = ["eps" if word == "ball" else word for word in wanted]
     lacking = [
         f"--{word}"
@@ -180,11 +197,19 @@ def _method(choice: Choice, box: Box) -> Method:
         if getattr(choice, word) is not None and word not in needs:
             raise ValueError(f"{choice.method} takes no --{word}: it takes {_flags(needs)}")
     arguments = {word: value for word, value in given.items() if value is not None}
+    if choice.measure is not None:
+        arguments["measure"] = _measure(choice)
     if choice.eps is not None:
         arguments["ball"] = _BALLS[choice.norm](choice.eps, box)
     method = found[name](**arguments)
     assert isinstance(method, Method)
     return method
+
+
+def _measure(choice: Choice) -> Objective:
+    if choice.measure not in MEASURES:
+        raise ValueError(f"--measure must be one of {', '.join(MEASURES)}, got {choice.measure}")
+    return MEASURES[choice.measure]
 
 
 def _said(recipe: str) -> str:

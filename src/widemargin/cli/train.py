@@ -52,6 +52,9 @@ class Train:
     """Steps after crossing the boundary: friendly."""
     scale: Annotated[float | None, _FLOAT] = None
     """How near is near, in units of the data: udp-near."""
+    measure: Annotated[str | None, _TEXT] = None
+    """Which uncertainty udp and its kin climb: entropy, mutual-information (needs several members), expected-entropy,
+    variation-ratio or gap.  [entropy]"""
     norm: Literal["linf", "l2", "l1"] = "linf"
     """Of the ball."""
     latent: Annotated[bool, _FLAG] = False

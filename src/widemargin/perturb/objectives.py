@@ -107,6 +107,22 @@ def _perturbed_log_mutual_information(pair: Pair) -> PerSample:
     return predictive.log_mutual_information(pair.perturbed())
 
 
+def _perturbed_expected_entropy(pair: Pair) -> PerSample:
+    return predictive.expected_entropy(pair.perturbed())
+
+
+def _perturbed_log_expected_entropy(pair: Pair) -> PerSample:
+    return predictive.log_expected_entropy(pair.perturbed())
+
+
+def _perturbed_variation_ratio(pair: Pair) -> PerSample:
+    return predictive.variation_ratio(pair.perturbed())
+
+
+def _perturbed_log_variation_ratio(pair: Pair) -> PerSample:
+    return predictive.log_variation_ratio(pair.perturbed())
+
+
 def _perturbed_gap(pair: Pair) -> PerSample:
     return predictive.top_two_gap(predictive.log_mean_prob(pair.perturbed()))
 
@@ -143,8 +159,19 @@ perturbed_mutual_information = _named("perturbed_mutual_information", _perturbed
 """What the members disagree about at the perturbed point."""
 perturbed_log_mutual_information = _named("perturbed_log_mutual_information", _perturbed_log_mutual_information)
 """Its log: to climb it where it underflows."""
+perturbed_expected_entropy = _named("perturbed_expected_entropy", _perturbed_expected_entropy)
+"""Mean of the members' own entropies at the perturbed point: what is left of the entropy without disagreement."""
+perturbed_log_expected_entropy = _named("perturbed_log_expected_entropy", _perturbed_log_expected_entropy)
+"""Its log: to climb it where it underflows."""
+perturbed_variation_ratio = _named("perturbed_variation_ratio", _perturbed_variation_ratio)
+"""1 - max p of the average prediction at the perturbed point."""
+perturbed_log_variation_ratio = _named("perturbed_log_variation_ratio", _perturbed_log_variation_ratio)
+"""Its log: to climb it where it underflows."""
 perturbed_gap = _named("perturbed_gap", _perturbed_gap)
-"""Lead of the first class over the second at the perturbed point: 0 on the boundary."""
+"""Lead of the first class over the second at the perturbed point, log p1 - log p2: 0 on the boundary.
+
+For one member it is the gap of its two highest logits.  Uncertainty is its negative: a search climbs `-perturbed_gap`.
+"""
 divergence = _named("divergence", _divergence, flat_at_center=True)
 """KL(clean || perturbed): TRADES as Zhang et al. define it."""
 soft_cross_entropy = _named("soft_cross_entropy", _soft_cross_entropy, flat_at_center=True)

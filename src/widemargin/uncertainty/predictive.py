@@ -77,7 +77,26 @@ def _log_surprise_of_top(log_others: Tensor) -> Tensor:
 
 
 def expected_entropy(logits: MemberLogits) -> PerSample:
+    """Mean of the members' own entropies: what each is unsure of by itself (aleatoric)."""
     return entropy(logits.log_softmax(-1)).mean(0)
+
+
+def log_expected_entropy(logits: MemberLogits) -> PerSample:
+    """Its log, log (1 / M) sum H_m: alive where all entropies have underflowed."""
+    rows = log_entropy(logits.flatten(0, 1).unsqueeze(0)).unflatten(0, logits.shape[:2])
+    return rows[0] if len(logits) == 1 else rows.logsumexp(0) - math.log(len(logits))
+
+
+def variation_ratio(logits: MemberLogits) -> PerSample:
+    """1 - max p of the average prediction; Gal (2016, sec. 3.3) counts votes instead, which have no gradient."""
+    return log_variation_ratio(logits).exp()
+
+
+def log_variation_ratio(logits: MemberLogits) -> PerSample:
+    """log(1 - max p) = logsumexp of the other classes' log p: nothing is subtracted from 1."""
+    log_probs = log_mean_prob(logits)
+    top = log_probs.detach().argmax(-1, keepdim=True)
+    return log_probs.scatter(-1, top, -torch.inf).logsumexp(-1)
 
 
 def mutual_information(logits: MemberLogits) -> PerSample:
