@@ -15,6 +15,7 @@ from widemargin.workers import Workers
 from widemargin_studies import plane
 
 TITLE = "App. D.3: the corridor over five radii"
+CORE_MINUTES = 14.0
 SEEDS = range(200, 210)
 RADII = (0.05, 0.15, 0.25, 0.35, 0.45)
 ALPHA, STEPS = 0.05, 10

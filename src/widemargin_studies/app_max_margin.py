@@ -22,6 +22,7 @@ from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import plane
 
 TITLE = "App. D.1: the max-margin boundary of LMS-5"
+CORE_MINUTES = 1.0
 SETS = tuple(LMS5(seed=seed) for seed in range(1, 6))
 REFINEMENTS = 4
 ERROR = 1e-4

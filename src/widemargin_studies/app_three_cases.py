@@ -12,6 +12,7 @@ from widemargin_studies import pictorial
 from widemargin_studies.pictorial import FAR, NEAR, NORMS, ONE_STEP, PAIRS, RADII, SEEDS, STEPS, Case, Moves
 
 TITLE = "App. C: small, middle and large radius, LDP against UDP"
+CORE_MINUTES = 0.5
 SMALL, MIDDLE, LARGE = RADII
 SHOWN = SEEDS[1]
 

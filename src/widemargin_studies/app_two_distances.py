@@ -34,6 +34,7 @@ from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import plane
 
 TITLE = "App. D.2: two distances, attacks, boundaries and oscillations"
+CORE_MINUTES = 9.0
 DATA = TwoDistances(seed=0)
 BALL = Linf(0.6, OPEN)
 ALPHA, STEPS = 0.05, 15

@@ -13,6 +13,7 @@ from widemargin.workers import Workers
 from widemargin_studies import fig3, plane
 
 TITLE = "Demonstration: six ways of training, two point sets"
+CORE_MINUTES = 4.0
 SEEDS = range(5)
 UPDATES = Updates(1_200)
 """Fewer than the studies take, to be quick."""

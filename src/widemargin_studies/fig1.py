@@ -14,6 +14,7 @@ from widemargin_studies import pictorial
 from widemargin_studies.pictorial import NORMS, ONE_STEP, PAIRS, RADII, SEEDS, Case, Moves
 
 TITLE = "Fig. 1: where LDP and UDP drive the points"
+CORE_MINUTES = 0.5
 SMALL, LARGE = RADII[0], RADII[-1]
 SHOWN = SEEDS[1]
 

@@ -18,6 +18,7 @@ from widemargin.run import key_of
 from widemargin.workers import Job, Tick, Workers
 
 TITLE = "Fig. 2: distances to the nearest image of another class"
+CORE_MINUTES = 5.0
 DATA = ImageSet("cifar-10")
 IMAGES = 50_000
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)

@@ -21,6 +21,7 @@ from widemargin.workers import Workers
 from widemargin_studies import plane
 
 TITLE = "Fig. 3: corridor and slabs, four methods"
+CORE_MINUTES = 7.0
 SEEDS = range(100, 110)
 CLOSE = 0.9
 """A boundary is called close to the max-margin one if its smallest margin is at least this share of the best."""

@@ -23,6 +23,7 @@ from widemargin.workers import Workers
 from widemargin_studies import plane
 
 TITLE = "Past the paper: near points decide"
+CORE_MINUTES = 80.0
 SEEDS = range(500, 510)
 
 

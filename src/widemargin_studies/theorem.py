@@ -24,6 +24,7 @@ from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import plane
 
 TITLE = "Sec. 4.2: the theorem, and LDP beyond half the distance"
+CORE_MINUTES = 1.0
 
 
 @dataclass(frozen=True)

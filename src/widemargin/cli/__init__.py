@@ -46,7 +46,7 @@ class StudyList:
     """Folder of stored results."""
 
     def __call__(self, console: rich.console.Console) -> None:
-        table = rich.table.Table("study", "what it shows", "done", "left, on one core")
+        table = rich.table.Table(rich.table.Column("study", no_wrap=True), "what it shows", "done", "left, on one core")
         for name in study.names():
             if name == "demo":
                 # It has a verb and a folder of its own.

@@ -45,6 +45,12 @@ class ImageSet:
         """What the publishers ask of users; empty where they ask nothing in particular."""
         return _OFFERS[self.name].terms
 
+    @property
+    def published_rows(self) -> int:
+        """How many images there are to train on if the files are the official ones; no file is read."""
+        offer = _OFFERS[self.name]
+        return offer.training - offer.validation if self.fraction == 1 else round(self.fraction * offer.training)
+
     def draw(self) -> Parts:
         """Read the files, after a download if they are nowhere on this machine."""
         offer = _OFFERS[self.name]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 from importlib.metadata import EntryPoint, entry_points
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from widemargin.report.document import Report
 from widemargin.report.store import Store
@@ -15,7 +14,14 @@ GROUP = "widemargin.studies"
 
 
 class Study(Protocol):
-    TITLE: str
+    """A module, or an object of one, by its entry point."""
+
+    @property
+    def TITLE(self) -> str: ...
+    @property
+    def CORE_MINUTES(self) -> float:
+        """About how long all of it takes on one core."""
+        ...
 
     def run(self, store: Store, workers: Workers) -> None:
         """Do what is not yet in the store."""
@@ -38,8 +44,21 @@ def load(name: str) -> Study:
         close = difflib.get_close_matches(name, found, n=3, cutoff=0.3)
         hint = f"did you mean {' or '.join(close)}?" if close else "`widemargin study list` shows all."
         raise ValueError(f"there is no study named {name!r}: {hint}")
-    return cast(Study, importlib.import_module(found[name].value))
+    return cast(Study, found[name].load())
 
 
 def _found() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+class Left(NamedTuple):
+    """What is still to do."""
+
+    pieces: int
+    of: int
+    core_minutes: float
+
+
+def left(study: Study, store: Store) -> Left:
+    missing, of = study.missing(store), study.missing(Store(store.root / "nowhere"))
+    return Left(missing, of, study.CORE_MINUTES * missing / of)

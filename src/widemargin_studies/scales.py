@@ -1,0 +1,18 @@
+"""How much of the published work is done?  All of it, or so much less of everything that it takes minutes."""
+
+from widemargin_studies.pixels import Scale
+
+PAPER = Scale("paper", seeds=(0, 1, 2))
+FASHION_SMALL = Scale("small", seeds=(0,), fraction=0.1, epochs=0.1, batch=64, tests=200)
+CIFAR_SMALL = Scale(
+    "small",
+    seeds=(0,),
+    fraction=0.05,
+    epochs=0.1,
+    width=0.125,
+    most_steps=4,
+    batch=64,
+    tests=300,
+    standard_attack=False,
+)
+LATENT_SMALL = Scale("small", seeds=(0, 1), epochs=0.15, width=0.125, batch=64, tests=2_000)
