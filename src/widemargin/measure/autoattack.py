@@ -1,0 +1,141 @@
+"""How often is a network right, whatever an ensemble of attacks tries?  AutoAttack, point by point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from widemargin.data.examples import Examples
+from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, share
+from widemargin.measure.attacks.attack import Attack, Noise
+from widemargin.measure.attacks.standard import standard
+from widemargin.perturb.balls import Ball
+from widemargin.shapes import Labels, Points
+from widemargin.uncertainty.network import Network, in_eval_mode
+
+ROBUST, CLEAN = -1, 0
+"""In `Attacked.broken_by`: nothing broke it; it was wrong before any attack.  The k-th attack is k."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """What became of each point."""
+
+    attacks: tuple[str, ...]
+    """Their names, in order."""
+    rows: Int[Tensor, " B"]
+    """Which examples these are."""
+    broken_by: Int[Tensor, " B"]
+    points: Points
+    """Where the network was found wrong; the example itself where it was not."""
+
+    @property
+    def standing(self) -> Bool[Tensor, " B"]:
+        return self.broken_by == ROBUST
+
+    @property
+    def accuracy(self) -> float:
+        """Before any attack."""
+        return share(self.broken_by != CLEAN)
+
+    @property
+    def robust_accuracy(self) -> float:
+        """After all of them."""
+        return share(self.standing)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many points were wrong as they were ("clean"), and how many each attack broke."""
+        names = ("clean", *self.attacks)
+        return {name: int((self.broken_by == number).sum()) for number, name in enumerate(names)}
+
+    @staticmethod
+    def joined(parts: Sequence[Attacked]) -> Attacked:
+        """One value of several batches."""
+        if len(parts) == 0:
+            raise ValueError("there must be at least one batch to join, got none")
+        if len({part.attacks for part in parts}) > 1:
+            raise ValueError("batches can only be joined if the same attacks were made, got different ones")
+        rows, broken_by, points = (
+            torch.cat([getattr(part, name) for part in parts]) for name in ("rows", "broken_by", "points")
+        )
+        return Attacked(parts[0].attacks, rows, broken_by, points)
+
+
+def autoattack(
+    network: Network,
+    examples: Examples,
+    ball: Ball,
+    attacks: Sequence[Attack] | None = None,
+    seed: int = 0,
+    rows: Tensor | None = None,
+) -> Attacked:
+    """All attacks in turn (by default the standard's, for as many classes as the network has) on all examples.
+
+    Inputs are attacked, also of a network that is cut elsewhere.  What is drawn for an example follows from the seed
+    and its row.  `rows` selects examples: all by default.
+    """
+    return Attacked.joined(list(autoattack_batches(network, examples, ball, attacks, seed, rows)))
+
+
+def autoattack_batches(
+    network: Network,
+    examples: Examples,
+    ball: Ball,
+    attacks: Sequence[Attack] | None = None,
+    seed: int = 0,
+    rows: Tensor | None = None,
+    rows_at_once: int = ROWS_AT_ONCE,
+) -> Iterator[Attacked]:
+    """The same, batch by batch as they are finished: whoever saves each can go on with the rows that are missing."""
+    if network.abreast != 1:
+        raise ValueError(f"robustness is that of one network, got {network.abreast} abreast: split them first")
+    chosen = torch.arange(len(examples)) if rows is None else rows
+    if len(chosen) == 0:
+        raise ValueError("there must be at least one example to attack, got none")
+    for own in chosen.split(rows_at_once):
+        inputs, labels = examples.batch(own)
+        ball.box.check(inputs)
+        with under_attack(network):
+            made = standard(ball, _classes(network, inputs)) if attacks is None else tuple(attacks)
+            yield _attacked(network, made, inputs, labels, Noise(seed, own.to(inputs.device)))
+
+
+@contextmanager
+def under_attack(network: nn.Module) -> Iterator[None]:
+    """In eval mode and without gradients of parameters; everything gets its own back."""
+    flags = [(parameter, parameter.requires_grad) for parameter in network.parameters()]
+    with in_eval_mode(network):
+        for parameter, _ in flags:
+            parameter.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for parameter, flag in flags:
+                parameter.requires_grad_(flag)
+
+
+def _classes(network: Network, inputs: Points) -> int:
+    with torch.no_grad():
+        return int(network(inputs[:1]).shape[-1])
+
+
+def _attacked(network: Network, attacks: tuple[Attack, ...], inputs: Points, labels: Labels, noise: Noise) -> Attacked:
+    points = inputs.clone()
+    with torch.no_grad():
+        broken_by = torch.where(named_right(network(inputs), labels), ROBUST, CLEAN)
+    for number, attack in enumerate(attacks, start=1):
+        left = (broken_by == ROBUST).nonzero()[:, 0]
+        if len(left) == 0:
+            break
+        found = attack(network, inputs[left], labels[left], noise.at(left)).detach()
+        with torch.no_grad():
+            broken = ~named_right(network(found), labels[left])
+        broken_by[left[broken]] = number
+        points[left[broken]] = found[broken]
+    return Attacked(tuple(attack.name for attack in attacks), noise.rows.cpu(), broken_by.cpu(), points)
