@@ -1,0 +1,103 @@
+"""The shortest way in any norm by gradient steps in a ball whose radius follows the boundary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from widemargin.measure.attacks.attack import Classifier, Noise
+from widemargin.measure.attacks.ddn import check_steps, direction
+from widemargin.measure.attacks.nearer import Height, Nearest, Norm, ahead, fade, farthest, per_row, slope
+from widemargin.measure.attacks.polished import difference, shortest
+from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Linf
+from widemargin.shapes import Labels, Points
+
+_MOST_CANDIDATES = 20
+# By how much the start is to be behind the boundary of the linear model.
+_BEYOND = 1.02
+
+
+@dataclass(frozen=True)
+class FMN:
+    """Fast minimum norm (Pintor et al. 2021, Alg. 1).
+
+    Three departures.  It starts where the boundary would be if the classifier were linear at the point.  Steps are
+    shares of the radius, and the radius grows even before anything is found: so it needs no scale and no box.
+    """
+
+    norm: Norm
+    box: Box = UNIT
+    steps: int = 100
+    gamma: float = 0.05
+    """By which share the radius shrinks or grows at first."""
+    targets: int = 0
+    """0: towards whichever class leads.  Else once towards each of so many classes, by their distance if the classifier
+    were linear at the point."""
+
+    def __post_init__(self) -> None:
+        check_steps("FMN", self.steps, self.gamma)
+        if self.targets < 0:
+            raise ValueError(f"FMN.targets must be a whole number of at least 0, got {self.targets}")
+
+    def __repr__(self) -> str:
+        numbers = f"steps={self.steps}, gamma={self.gamma}, targets={self.targets}"
+        return f"FMN(norm={self.norm.__name__}, box={self.box!r}, {numbers})"
+
+    @property
+    def name(self) -> str:
+        return "FMN-T" if self.targets else "FMN"
+
+    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
+        seen = Nearest(self.norm(0.0, self.box), inputs)
+        if self.targets == 0:
+            self._descend(classify, labels, lambda answers: ahead(answers, labels), seen, noise)
+        else:
+            for rival in nearest_classes(classify, inputs, labels, seen.ball)[:, : self.targets].unbind(1):
+                self._descend(classify, labels, difference(rival, labels), seen, noise)
+        return seen.places
+
+    def _descend(self, classify: Classifier, labels: Labels, height: Height, seen: Nearest, noise: Noise) -> None:
+        inputs, ball, unit = seen.inputs, seen.ball, self.norm(1.0, OPEN)
+        # As long in the linf norm as one feature: a step of share 1 crosses the ball in any norm.
+        length = inputs[0].numel() ** 0.5 if self.norm is Linf else 1.0
+        most = farthest(ball, inputs)
+        _, heights, gradient = slope(classify, inputs, labels, height)
+        delta = shortest(gradient, _BEYOND * -heights, ball, inputs)
+        radius = ball.norm(delta)
+        found = torch.zeros_like(radius, dtype=torch.bool)
+        for step in range(self.steps):
+            done = step / self.steps
+            wrong, heights, gradient = slope(classify, inputs + delta, labels, height)
+            seen.see(inputs + delta, wrong)
+            found |= wrong
+            gamma = fade(self.gamma, 0.001, done)
+            estimate = ball.norm(delta) + heights.abs() / ball.dual_norm(gradient)
+            estimate = torch.where(found | ~estimate.isfinite(), 0.0, estimate)
+            radius = torch.where(wrong, radius * (1 - gamma), (radius * (1 + gamma)).maximum(estimate))
+            radius = torch.where(radius > 0, radius, 1.0).minimum(most)
+            uphill = direction(self.box.inward(gradient, inputs + delta), noise, step) * length
+            scale = per_row(radius, delta)
+            delta = unit.project(delta / scale + fade(1.0, 0.01, done) * uphill, inputs) * scale
+            delta = self.box.clamp(delta, inputs)
+
+
+def nearest_classes(classify: Classifier, inputs: Points, labels: Labels, ball: Ball) -> Tensor:
+    """[B, classes - 1]: the other classes, by the distance to them if the classifier were linear at the point.
+
+    A backward pass each, so of very many classes only those with the highest logits.
+    """
+    with torch.enable_grad():
+        places = inputs.detach().requires_grad_()
+        answers = classify(places)
+        behind = answers.gather(1, labels[:, None]) - answers
+        others = behind.detach().scatter(1, labels[:, None], torch.inf).argsort(1)[:, :-1][:, :_MOST_CANDIDATES]
+        distances = []
+        for rival in others.unbind(1):
+            needed = behind.gather(1, rival[:, None])[:, 0]
+            (gradient,) = torch.autograd.grad(-needed.sum(), places, retain_graph=True)
+            way = shortest(gradient, needed.detach(), ball, inputs)
+            reached = (gradient * way).flatten(1).sum(1) >= 0.999 * needed.detach()
+            distances.append(ball.norm(way).masked_fill(~reached, torch.inf))
+    return others.gather(1, torch.stack(distances, 1).argsort(dim=1, stable=True))

@@ -1,0 +1,175 @@
+"""How far is each point from the nearest place known where the network is wrong?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from widemargin.data.examples import Examples
+from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, slices
+from widemargin.measure.attacks.attack import Classifier, Noise, ShortestAttack
+from widemargin.measure.attacks.ddn import DDN
+from widemargin.measure.attacks.fmn import FMN
+from widemargin.measure.attacks.nearer import Nearest, Norm
+from widemargin.measure.attacks.polished import polished
+from widemargin.perturb.balls import L2, UNIT, Box
+from widemargin.shapes import Labels, PerSample, Points
+from widemargin.uncertainty.network import Network, in_eval_mode
+
+Tick = Callable[[int], None]
+"""Told after every batch how many points are done."""
+NOBODY = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """The empirical margin: of each point an upper bound, attained at its place."""
+
+    distance: PerSample
+    """0 for points that are misclassified where they are, infinite where no attack found a place."""
+    places: Points
+    """Where the network is wrong; the point itself if it is misclassified or nothing was found."""
+    by: Labels
+    """Which of the attacks found the place; NOBODY where none did or none was needed."""
+    norm: Norm
+    box: Box
+    attacks: tuple[ShortestAttack, ...]
+    seed: int
+
+    @property
+    def n(self) -> int:
+        return len(self.distance)
+
+    @property
+    def misclassified(self) -> float:
+        """The share of points that need not be moved at all."""
+        return int((self.distance == 0).sum()) / self.n
+
+    @property
+    def unbroken(self) -> float:
+        """The share of points for which no attack found anything."""
+        return int((self.distance == torch.inf).sum()) / self.n
+
+    @property
+    def min(self) -> float:
+        return float(self.distance.min())
+
+    @property
+    def mean(self) -> float:
+        """Over all points: infinite as soon as one is unbroken."""
+        return float(self.distance.double().mean())
+
+    @property
+    def median(self) -> float:
+        return self.quantile(0.5)
+
+    @property
+    def quantiles(self) -> dict[float, float]:
+        return {share: self.quantile(share) for share in (0.05, 0.25, 0.5, 0.75, 0.95)}
+
+    def quantile(self, share: float) -> float:
+        """The distance of one of the points, so that infinite ones do no harm."""
+        return float(np.quantile(self.distance.double().cpu().numpy(), share, method="inverted_cdf"))
+
+    @property
+    def of_right(self) -> PerSample:
+        """The distances of those points that are classified right."""
+        return self.distance[self.distance > 0]
+
+    def accuracy(self, radius: float) -> float:
+        """The share of points that no known place within the radius breaks."""
+        return int(((self.distance > radius) & (self.distance > 0)).sum()) / self.n
+
+    @property
+    def found_by(self) -> dict[str, int]:
+        """How often each attack, by its repr, came nearest (the first of those that came equally near)."""
+        return {repr(attack): int((self.by == i).sum()) for i, attack in enumerate(self.attacks)}
+
+
+def shortest_attacks(norm: Norm, box: Box = UNIT) -> tuple[ShortestAttack, ...]:
+    """Several, because each fails on some networks: the least of them all is the margin."""
+    either: tuple[ShortestAttack, ...] = (FMN(norm, box), FMN(norm, box, targets=3))
+    return (DDN(box), *either) if norm is L2 else either
+
+
+def distances(
+    network: Network,
+    examples: Examples,
+    norm: Norm,
+    box: Box = UNIT,
+    attacks: Sequence[ShortestAttack] | None = None,
+    seed: int = 0,
+    rows: int = ROWS_AT_ONCE,
+    tick: Tick | None = None,
+) -> Distances:
+    """The least over all attacks, each brought to the boundary and along it to where that is nearest.
+
+    Every place was seen to be wrong in a forward pass.  What is drawn for an example follows from the seed and its
+    number, so the answer does not depend on how many `rows` are computed at once.  The network stays as it is.
+    """
+    attacks = shortest_attacks(norm, box) if attacks is None else tuple(attacks)
+    if not attacks:
+        raise ValueError("distances need at least one attack, got none")
+    found = []
+    with measured(network) as classify:
+        for numbers, inputs, labels in slices(examples, rows):
+            box.check(inputs)
+            found.append(_nearest(classify, inputs, labels, numbers, norm, box, attacks, seed))
+            if tick is not None:
+                tick(int(numbers[-1]) + 1)
+    distance, places, by = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return Distances(distance, places, by, norm, box, attacks, seed)
+
+
+@contextmanager
+def measured(network: Network) -> Iterator[Classifier]:
+    """The network as attacks see it: in eval mode and without gradients for its parameters, for as long as it takes."""
+    if network.abreast != 1:
+        raise ValueError(f"the margin is that of one network, got {network.abreast} abreast: split them first")
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    with in_eval_mode(network):
+        for parameter in trained:
+            parameter.requires_grad_(False)
+        try:
+            yield network
+        finally:
+            for parameter in trained:
+                parameter.requires_grad_(True)
+
+
+def _nearest(
+    classify: Classifier,
+    inputs: Points,
+    labels: Labels,
+    numbers: Tensor,
+    norm: Norm,
+    box: Box,
+    attacks: Sequence[ShortestAttack],
+    seed: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    with torch.no_grad():
+        right = named_right(classify(inputs), labels)
+    by = torch.full_like(labels, NOBODY)
+    distance = torch.zeros(len(inputs), dtype=inputs.dtype, device=inputs.device)
+    places = inputs.clone()
+    left = right.nonzero()[:, 0]
+    if len(left) == 0:
+        return distance, places, by
+    ball = norm(0.0, box)
+    seen = Nearest(ball, inputs[left])
+    first = by[left]
+    for i, attack in enumerate(attacks):
+        noise = Noise(seed, numbers.to(inputs.device)[left], f"{i} {attack!r}")
+        reached = polished(
+            classify, inputs[left], labels[left], attack(classify, inputs[left], labels[left], noise), ball
+        )
+        with torch.no_grad():
+            wrong = ~named_right(classify(reached), labels[left])
+        first = torch.where(seen.see(reached, wrong), i, first)
+    distance[left], places[left], by[left] = seen.distance, seen.places, first
+    return distance, places, by
