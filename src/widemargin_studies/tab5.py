@@ -27,7 +27,7 @@ def _tell(study: ImageStudy, store: Store) -> Report:
     verdict = Verdict(
         "UDP in latent space is more accurate than the baseline, LS-PGD and LS-TRADES.",
         min(clean["UDPR"], clean["UDP-PGD"]) > rest[best],
-        f"LS-UDPR {clean['UDPR']:.1f} %, LS-UDP-PGD {clean['UDP-PGD']:.1f} %, other at best {rest[best]:.1f} % ({best})",
+        f"LS-UDPR {clean['UDPR']:.1f}, LS-UDP-PGD {clean['UDP-PGD']:.1f} %, other at best {rest[best]:.1f} % ({best})",
     )
     return Report(
         f"{study.TITLE}, scale {study.scale.name}",
