@@ -17,6 +17,7 @@ from widemargin.data.augment import CropFlip
 from widemargin.data.images import ImageSet
 from widemargin.data.labelled import Labelled
 from widemargin.measure.accuracy import accuracy
+from widemargin.measure.autoattack import autoattack
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.method import Method
 from widemargin.networks.named import ImageShape, LeNetShape, ResNetShape
@@ -182,9 +183,7 @@ class Robustness:
         found: dict[str, Any] = {"n": len(tests), "clean": accuracy(network, tests)}
         for ball in self.balls:
             if self.standard_attack:
-                from widemargin.measure.autoattack import autoattack
-
-                found[repr(ball)] = autoattack(network, tests, ball).accuracy
+                found[repr(ball)] = autoattack(network, tests, ball).robust_accuracy
             else:
                 found[repr(ball)] = robust_accuracy(network, tests, pgd_attack(ball, ball.radius / 8, 20))
         return Numbers(found, {})

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import interrupted
 from widemargin import (
@@ -34,8 +35,9 @@ from widemargin import (
     standard,
     udpr,
 )
+from widemargin.networks.named import ResNetShape
 from widemargin.train.checkpoint import read
-from widemargin.train.processes import Together, own_share
+from widemargin.train.processes import Together, own_share, with_whole_batch_norm
 
 WORDS = "--data digits --fraction .2 --method udpr --eps .2 --alpha .1 --steps 3 --weight 1 --augment"
 
@@ -130,3 +132,15 @@ def test_what_cannot_be_shared_is_refused() -> None:
     weighed = Method(standard().perturb, perturbed_loss, Nearness(1.0))
     with pytest.raises(ValueError, match="cannot weigh samples against each other"):
         next(carry_on(Training.begin(network, plan), LMS5().draw(), weighed, plan, (0,), Together(0, 2)))
+
+
+def test_whole_batch_norm_keeps_every_tensor() -> None:
+    network = Single(at_input(ResNetShape(width=8).build(torch.Generator().manual_seed(0))))
+    before = dict(network.state_dict(keep_vars=True))
+    step = with_whole_batch_norm(nn.Sequential(network))
+    after = {name.removeprefix("0."): tensor for name, tensor in step.state_dict(keep_vars=True).items()}
+    assert any(isinstance(module, nn.SyncBatchNorm) for module in step.modules())
+    assert not any(type(module) is nn.BatchNorm2d for module in step.modules())
+    assert list(after) == list(before)
+    for name, tensor in before.items():
+        assert after[name].data_ptr() == tensor.data_ptr()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import cache
 
@@ -23,6 +23,7 @@ from widemargin.plan import Plan, set_rate
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 from widemargin.train.processes import ALONE, Processes, own_share
+from widemargin.uncertainty.drawn import Drawn, fresh_draws
 from widemargin.uncertainty.network import Network, check_is_network, check_network
 
 
@@ -115,10 +116,11 @@ def carry_on(
         rng = rng.for_share(processes.rank, processes.count)
         inputs = plan.augment(inputs, rng)
         clean = plan.mixed and training.update % 2 == 1
-        moved = (None, None) if clean else method.perturb(network, inputs, labels, rng)
+        with _own_draws(network, seeds, training.update, processes.rank):
+            moved = (None, None) if clean else method.perturb(network, inputs, labels, rng)
         set_rate(optimizer, plan.descent, done)
         optimizer.zero_grad()
-        with _own_dropout(network, seeds, training.update, processes.rank):
+        with _own_dropout(network, seeds, f"update {training.update}", processes.rank):
             loss = step(inputs, labels, *moved)
         loss.backward()
         record = Record(training.update + 1, processes.mean(loss) / network.abreast)
@@ -140,10 +142,25 @@ def _what_to_try(record: Record, plan: Plan, done: float, rows: int) -> str:
     )
 
 
-def _own_dropout(network: Network, seeds: tuple[int, ...], update: int, rank: int) -> AbstractContextManager[None]:
+def _own_draws(network: Network, seeds: tuple[int, ...], update: int, rank: int) -> AbstractContextManager[object]:
+    """For a search: members that no other update meets, the same in every process."""
+    if not _draws(network):
+        return nullcontext()
+    lent = ExitStack()
+    lent.enter_context(fresh_draws(network, Rng.seeded(seeds[0], purpose=f"members of update {update}")))
+    # A search in train mode draws like a descent.
+    lent.enter_context(_own_dropout(network, seeds, f"the search of update {update}", rank))
+    return lent
+
+
+def _own_dropout(network: Network, seeds: tuple[int, ...], what: str, rank: int) -> AbstractContextManager[None]:
     """Dropout draws from torch's global generator: lend it one of ours, and give it back as it was."""
-    if not any(isinstance(module, nn.modules.dropout._DropoutNd) for module in network.modules()):
+    if not _draws(network):
         return nullcontext()
     # A share of a batch needs masks of its own.
     share = f", share {rank}" if rank else ""
-    return Rng.seeded(*seeds, purpose=f"dropout of update {update}{share}").as_global()
+    return Rng.seeded(*seeds, purpose=f"dropout of {what}{share}").as_global()
+
+
+def _draws(network: Network) -> bool:
+    return any(isinstance(module, nn.modules.dropout._DropoutNd | Drawn) for module in network.modules())

@@ -49,13 +49,18 @@ class Alone:
 
 @dataclass(frozen=True)
 class Together:
-    """One of several processes that torchrun started; gradients are averaged by DistributedDataParallel."""
+    """One of several processes that torchrun started; gradients are averaged by DistributedDataParallel.
+
+    On GPUs batch-norm takes its statistics from the whole batch, as one process would; torch has that for GPUs only, so
+    on the CPU each process normalises its own share.
+    """
 
     rank: int
     count: int
 
     def wrapped(self, step: nn.Module) -> nn.Module:
-        return DistributedDataParallel(step)
+        on_gpu = any(parameter.is_cuda for parameter in step.parameters())
+        return DistributedDataParallel(with_whole_batch_norm(step) if on_gpu else step)
 
     def mean(self, value: Tensor) -> float:
         total = value.detach().clone()
@@ -64,6 +69,11 @@ class Together:
 
     def wait(self) -> None:
         dist.barrier()
+
+
+def with_whole_batch_norm(step: nn.Module) -> nn.Module:
+    """The same parameters, buffers and names, with SyncBatchNorm wherever there is batch-norm."""
+    return nn.SyncBatchNorm.convert_sync_batchnorm(step)  # type: ignore[no-any-return]
 
 
 ALONE = Alone()
