@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, linalg
 from torch.nn.functional import pad
 
 from widemargin.measure.attacks.apgd import check_counts
@@ -170,21 +170,22 @@ def _filled(size: Tensor, room: Tensor, change: PerSample, uniform: bool) -> Ten
     The speed is 1 for l-inf and `size` for l2.  The sum is concave in t and has finitely many pieces, so that Newton's
     method from the left never passes the solution and ends on its piece: a handful of rounds where sorting costs more.
     """
-    speed = (size > 0).to(size) if uniform else size
-    gain = size * speed
+    tiny = torch.finfo(size.dtype).tiny
     most = torch.where(size > 0, room, 0.0)
-    t = change / gain.sum(1).clamp_min(torch.finfo(size.dtype).tiny)
+    speed = torch.ones_like(size) if uniform else size
+    gain = size * speed
+    t = (change / gain.sum(1).clamp_min(tiny))[:, None]
     for _ in range(size.shape[1]):
-        full = t[:, None] * speed >= most
-        lacking = change - (size * most.masked_fill(~full, 0.0)).sum(1)
-        free = gain.masked_fill(full, 0.0).sum(1)
-        further = torch.where(free > 0, lacking / free.clamp_min(torch.finfo(size.dtype).tiny), torch.inf)
-        # A rounding error is no progress.
-        moving = further > t * (1 + 1e-6)
-        t = torch.where(moving, further, t)
+        filled = (t * speed).minimum(most)
+        lacking = change - linalg.vecdot(size, filled)
+        free = linalg.vecdot(gain, (filled < most).to(gain))
+        further = torch.where(free > 0, lacking / free.clamp_min(tiny), torch.inf)[:, None]
+        # What is lost to rounding is not worth a round.
+        moving = further > 1e-6 * t
         if not bool(moving.any()):
             break
-    return (t[:, None] * speed).nan_to_num(0.0).minimum(most)
+        t = torch.where(moving, t + further, t)
+    return filled
 
 
 def _filled_l1(size: Tensor, room: Tensor, change: PerSample) -> Tensor:

@@ -1,0 +1,143 @@
+"""AutoAttack: ours and pyautoattack on the same points of the same network, and the points on which they disagree.
+
+python benchmarks/bench_autoattack.py                             a LeNet trained for a minute, 60 points
+python benchmarks/bench_autoattack.py --points 1000 RUN [RUN...]  LeNets of `widemargin train`, by their folders
+python benchmarks/bench_autoattack.py --resnet                    a thin PreAct ResNet-18 on CIFAR-10 besides
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from pathlib import Path
+
+import torch
+from pyautoattack import AutoAttack
+from safetensors.torch import load_file
+from timing import header
+from torch import Tensor, nn
+
+import widemargin as wm
+from widemargin.conduct.task import laid_out
+from widemargin.data.examples import Examples
+from widemargin.data.images import ImageSet
+from widemargin.measure.accuracy import named_right
+from widemargin.measure.attacks.attack import Noise
+from widemargin.measure.attacks.standard import standard
+from widemargin.measure.autoattack import under_attack
+from widemargin.networks.lenet import LeNet
+from widemargin.networks.resnet import PreActResNet18
+from widemargin.perturb.balls import Ball
+
+STAGES = ("apgd-ce", "apgd-t", "fab-t", "square")
+LINF_005, LINF_01, L2_15 = wm.Linf(0.05), wm.Linf(0.1), wm.L2(1.5)
+
+
+class Outside(nn.Module):
+    """What pyautoattack is given: the same network, as a plain module."""
+
+    def __init__(self, network: wm.Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        answer: Tensor = self.network(inputs)
+        return answer
+
+
+def ours(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tuple[Tensor, list[float]]:
+    """Who stands, and seconds of each attack."""
+    seconds = []
+    with under_attack(network), torch.no_grad():
+        standing = named_right(network(inputs), labels)
+        for attack in standard(ball, 10):
+            left = standing.nonzero()[:, 0]
+            start = time.process_time()
+            if len(left):
+                found = attack(network, inputs[left], labels[left], Noise(0, left))
+                standing[left] = named_right(network(found), labels[left])
+            seconds.append(time.process_time() - start)
+    return standing, seconds
+
+
+def theirs(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tuple[Tensor, list[float]]:
+    logging.getLogger("auto-attack").setLevel(logging.ERROR)
+    attacked = AutoAttack(Outside(network).eval(), norm=type(ball).__name__.title(), eps=ball.radius, seed=0)
+    seconds = []
+    with torch.no_grad():
+        standing = named_right(network(inputs), labels)
+        for stage in STAGES:
+            left = standing.nonzero()[:, 0]
+            attacked.attacks_to_run = [stage]
+            start = time.process_time()
+            if len(left):
+                found, _ = attacked.run_standard_evaluation(inputs[left], labels[left], batch_size=250)
+                standing[left] = named_right(network(found), labels[left])
+            seconds.append(time.process_time() - start)
+    return standing, seconds
+
+
+def compare(title: str, network: wm.Network, examples: Examples, ball: Ball, points: int) -> None:
+    inputs, labels = examples.batch(torch.arange(points))
+    network.eval()
+    clean = float((network(inputs).argmax(1) == labels).float().mean())
+    own, fast = ours(network, ball, inputs, labels)
+    other, slow = theirs(network, ball, inputs, labels)
+    parts = ", ".join(f"{name} {b:.1f} -> {a:.1f} s" for name, a, b in zip(STAGES, fast, slow, strict=True))
+    print(
+        f"  {title}, {ball}, n = {points}, seed 0: {sum(slow):.1f} -> {sum(fast):.1f} s  {sum(slow) / sum(fast):.2f} x"
+    )
+    print(f"    {parts}")
+    print(f"    clean {clean:.1%}, robust: pyautoattack {float(other.float().mean()):.1%}, ours", end=" ")
+    print(
+        f"{float(own.float().mean()):.1%}; broken by it alone: {rows(own & ~other)}; by ours alone: {rows(other & ~own)}"
+    )
+
+
+def rows(flags: Tensor) -> list[int]:
+    found: list[int] = flags.nonzero()[:, 0].tolist()
+    return found
+
+
+def trained(network: nn.Module, examples: Examples, method: wm.Method, updates: int) -> wm.Network:
+    """A few updates: enough for a boundary that is worth attacking."""
+    made = wm.Single(wm.at_input(laid_out(network)))
+    optimizer = torch.optim.Adam(made.parameters(), 2e-3)
+    rng = torch.Generator().manual_seed(0)
+    for update in range(updates):
+        inputs, labels = examples.batch(torch.randint(len(examples), (64,), generator=rng))
+        made.eval()
+        moved = method.perturb(made, inputs, labels, wm.Rng.seeded(update)).delta
+        made.train()
+        optimizer.zero_grad()
+        method.loss(made, inputs, labels, moved).backward()
+        optimizer.step()
+    return made.eval()
+
+
+def kept(folder: Path) -> wm.Network:
+    network = wm.Single(wm.at_input(laid_out(LeNet())))
+    network.load_state_dict(load_file(folder / "last.safetensors"))
+    return network
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("runs", nargs="*", type=Path)
+    arguments.add_argument("--points", type=int, default=60)
+    arguments.add_argument("--resnet", action="store_true")
+    chosen = arguments.parse_args()
+    header("AutoAttack: pyautoattack -> ours, process time")
+    torch.manual_seed(0)
+    images = ImageSet("fashion-mnist").draw()
+    networks = {run.name: kept(run) for run in chosen.runs}
+    if not networks:
+        networks["LeNet, PGD"] = trained(LeNet(), images.train, wm.pgd(LINF_01, 0.02, 7), 600)
+    for name, network in networks.items():
+        for ball in (LINF_01, L2_15) if not chosen.runs else (LINF_005, LINF_01, L2_15):
+            compare(name, network, images.test, ball, chosen.points)
+    if chosen.resnet:
+        cifar = ImageSet("cifar-10", fraction=0.05).draw()
+        small = trained(PreActResNet18(width=16), cifar.train, wm.pgd(wm.Linf(8 / 255), 2 / 255, 5), 100)
+        compare("PreActResNet18(width=16)", small, cifar.test, wm.Linf(8 / 255), max(chosen.points // 4, 10))
