@@ -7,6 +7,7 @@ import platform
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from typing import Literal
 
 import numpy
 import rich.console
@@ -24,8 +25,11 @@ caption{text-align:left;font-weight:600;padding-bottom:.4rem}
 th,td{padding:.3rem .8rem;border-bottom:1px solid #ddd;text-align:right}
 th:first-child,td:first-child{text-align:left}th{border-bottom:2px solid #999}
 figure{margin:1.5rem 0}figcaption,.note,footer{color:#555;font-size:.9rem}
-.held{color:#1b7837;font-weight:600}.not{color:#b2182b;font-weight:600}
+.good{color:#1b7837;font-weight:600}.bad{color:#b2182b;font-weight:600}.doubtful{color:#b35806;font-weight:600}
 """
+
+Tone = Literal["good", "doubtful", "bad"]
+_COLOURS: dict[Tone, str] = {"good": "green", "doubtful": "yellow", "bad": "red"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,20 @@ class Verdict:
     def word(self) -> str:
         return "held" if self.held else "not held"
 
+    @property
+    def tone(self) -> Tone:
+        return "good" if self.held else "bad"
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something that was looked at: the word for what it came to, and why."""
+
+    claim: str
+    word: str
+    tone: Tone
+    evidence: str
+
 
 @dataclass(frozen=True, eq=False)
 class Picture:
@@ -53,7 +71,7 @@ class Report:
     title: str
     summary: str
     settings: str
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[Verdict | Remark, ...] = ()
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = field(default=())
 
@@ -63,7 +81,7 @@ class Report:
         for table in self.tables:
             console.print(table.rich())
         for verdict in self.verdicts:
-            colour = "green" if verdict.held else "red"
+            colour = _COLOURS[verdict.tone]
             text = markup.escape(f"{verdict.claim}\n  {verdict.evidence}")
             console.print(f"[{colour}]{verdict.word}[/{colour}]: {text}", highlight=False)
 
@@ -71,10 +89,10 @@ class Report:
         """PNGs, report.md and a self-contained page.html; returns where they are."""
         folder.mkdir(parents=True, exist_ok=True)
         images = [figures.save(picture.figure, folder / f"{picture.name}.png") for picture in self.pictures]
-        markdown, page = folder / "report.md", folder / "page.html"
+        markdown, web = folder / "report.md", folder / "page.html"
         markdown.write_text(self._markdown())
-        page.write_text(self._html(images))
-        return [*images, markdown, page]
+        web.write_text(self._html(images))
+        return [*images, markdown, web]
 
     def _markdown(self) -> str:
         parts = [f"# {self.title}", self.summary]
@@ -85,7 +103,7 @@ class Report:
 
     def _html(self, images: list[Path]) -> str:
         verdicts = "".join(
-            f"<li><span class='{'held' if v.held else 'not'}'>{v.word}</span>: {escape(v.claim)}<br>"
+            f"<li><span class='{v.tone}'>{v.word}</span>: {escape(v.claim)}<br>"
             f"<span class='note'>{escape(v.evidence)}</span></li>"
             for v in self.verdicts
         )
@@ -95,12 +113,19 @@ class Report:
             for picture, image in zip(self.pictures, images, strict=True)
         )
         tables = "".join(table.html() for table in self.tables)
-        return (
-            f"<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
-            f"<title>{escape(self.title)}</title><style>{_STYLE}</style><h1>{escape(self.title)}</h1>"
+        return page(
+            self.title,
             f"<p>{escape(self.summary)}</p>{tables}{pictures}{f'<ul>{verdicts}</ul>' if verdicts else ''}"
-            f"<footer><p>{escape(self.settings)}</p><p>{escape(_versions())}</p></footer></html>\n"
+            f"<footer><p>{escape(self.settings)}</p><p>{escape(_versions())}</p></footer>",
         )
+
+
+def page(title: str, body: str) -> str:
+    """A page that needs no other file; the body is HTML."""
+    return (
+        f"<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1>{body}</html>\n"
+    )
 
 
 def _versions() -> str:

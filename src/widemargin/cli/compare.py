@@ -1,0 +1,116 @@
+"""Which run is best, and by how much?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import rich.console
+from tyro.conf import Positional, arg
+
+from widemargin.conduct.description import read_description
+from widemargin.conduct.folder import RunFolder
+from widemargin.report.comparison import Attack, Entry, Measured, compare
+from widemargin.report.document import page
+from widemargin.report.tables import Table
+from widemargin.train.checkpoint import write_whole
+
+_WRITERS: dict[str, Callable[[Sequence[Table]], str]] = {
+    ".md": lambda tables: "\n\n".join(table.markdown() for table in tables) + "\n",
+    ".tex": lambda tables: "% \\usepackage{booktabs}\n" + "\n\n".join(table.latex() for table in tables) + "\n",
+    ".html": lambda tables: page("Comparison", "".join(table.html() for table in tables)),
+}
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Compare runs that are done: clean and robust accuracy and their mean, over seeds; one table for each data set.
+
+    Robust accuracy is the audit's if all runs have one, else that under the PGD attack of the validation."""
+
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN...")]
+    """Their folders, or folders of such folders."""
+    to: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """table.md, table.tex or table.html; without it the table is printed."""
+
+    def __call__(self, console: rich.console.Console) -> None:
+        if self.to is not None and self.to.suffix not in _WRITERS:
+            raise ValueError(f"--to must end in {', '.join(_WRITERS)}, got {self.to}")
+        if self.to is not None and not self.to.parent.is_dir():
+            raise ValueError(f"--to must be in a folder that exists, got {self.to}")
+        tables = compare([_entry(folder) for folder in _found(self.runs)])
+        if self.to is not None:
+            write_whole(self.to, _WRITERS[self.to.suffix](tables).encode())
+            console.print(str(self.to), highlight=False, soft_wrap=True)
+            return
+        for table in tables:
+            # A file or a pipe has no width; only a terminal has.
+            console.print(table.rich(), width=None if console.is_terminal else 1000)
+
+
+def _found(paths: Sequence[Path]) -> list[RunFolder]:
+    if not paths:
+        raise ValueError("name at least one run: a folder that `widemargin train` made, or a folder of such folders")
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise ValueError(f"there is no folder {path}: `widemargin runs` lists the runs there are")
+        inside = [path] if (path / "run.yaml").exists() else [one.parent for one in sorted(path.glob("*/run.yaml"))]
+        # Results of studies live in such folders too, and have tables of their own.
+        runs = [one for one in inside if "key" in read_description(one / "run.yaml")]
+        if not runs:
+            raise ValueError(f"{path} is no run of `widemargin train` and holds none")
+        for one in runs:
+            found.setdefault(one.resolve(), one)
+    return [RunFolder(path) for path in found.values()]
+
+
+def _entry(folder: RunFolder) -> Entry:
+    content, figures = read_description(folder.description), folder.read_figures()
+    if figures is None:
+        raise ValueError(f"{folder.path} is not done: go on by `widemargin resume {folder.path}`, or leave it out")
+    if "clean" not in figures:
+        raise ValueError(f"{folder.path} has no accuracy, since its data has no test part: leave it out")
+    try:
+        run, data = dict(content["run"] if "run" in content else content["fitted"]), dict(content["data"])
+        rows = data["rows"]
+        n = int(rows[-1] if isinstance(rows, list) else rows)
+        attack = _validation_attack(run.get("Trial", run), n)
+        robust = {attack: float(figures["robust"])} if attack is not None and "robust" in figures else {}
+        tested = Measured(float(figures["clean"]), n, robust)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as problem:
+        raise ValueError(f"{folder.path} is damaged ({problem!r}): leave it out") from None
+    return Entry(str(folder.path), str(content.get("title") or ""), run, data, tested, _audit(folder))
+
+
+def _validation_attack(run: Mapping[str, Any], n: int) -> Attack | None:
+    attack = run["validation"]["Validation"]["attack"]
+    if attack is None:
+        return None
+    if "Search" not in attack:
+        return Attack("own", 0.0, n, (str(attack),))
+    ((norm, ball),) = attack["Search"]["ball"].items()
+    ascent = attack["Search"]["ascent"]["Ascent"]
+    ((_, steps),), ((_, step),) = ascent["steps"].items(), ascent["step"].items()
+    led = f"{steps.get('most')} steps of {step.get('size', step)}"
+    return Attack(f"PGD {str(norm).lower()}", float(ball["radius"]), n, (led,))
+
+
+def _audit(folder: RunFolder) -> Measured | None:
+    path = folder.path / "audit.json"
+    if not path.exists():
+        return None
+    try:
+        content = json.loads(path.read_text())
+        robust = {
+            Attack(str(one["norm"]), float(one["eps"]), int(one["n"]), tuple(map(str, one["attacks"]))): float(
+                one["accuracy"]
+            )
+            for one in content["robust"]
+        }
+        return Measured(float(content["clean"]), int(content["n"]), robust)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"{path} is damaged ({problem!r}): delete it and audit the run again") from None
