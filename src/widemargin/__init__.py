@@ -15,6 +15,7 @@ from widemargin.networks.lenet import LeNet
 from widemargin.networks.mlp import MLP, Widths
 from widemargin.networks.named import DropoutResNetShape, LeNetShape, ResNetShape
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
+from widemargin.networks.spectral import ResidualMLP, ResidualShape
 from widemargin.perturb.ascent import (
     Ascent,
     AtCenter,
@@ -83,11 +84,26 @@ from widemargin.recipes import (
     udpr,
 )
 from widemargin.rng import Rng
-from widemargin.run import AtInput, AtModule, BeforeHead, Run, Trial, Validation
+from widemargin.run import (
+    AtInput,
+    AtModule,
+    BeforeHead,
+    DeepKernelGP,
+    DropoutDraws,
+    Members,
+    OneNetwork,
+    Run,
+    Trial,
+    Validation,
+)
 from widemargin.train.loop import Diverged, Record, Training, carry_on, train
 from widemargin.uncertainty.abreast import Abreast
 from widemargin.uncertainty.cuts import Cut, after, at_input, at_module, before_head
+from widemargin.uncertainty.deep_kernel import DeepKernel
+from widemargin.uncertainty.drawn import PerSearch, PerStep
+from widemargin.uncertainty.dropout import EveryDropout, LastDropout, MCDropout
 from widemargin.uncertainty.ensemble import Ensemble
+from widemargin.uncertainty.laplace import LastLayerLaplace, laplace
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
@@ -117,12 +133,16 @@ __all__ = [
     "Cosine",
     "CropFlip",
     "Cut",
+    "DeepKernel",
+    "DeepKernelGP",
     "Diverged",
+    "DropoutDraws",
     "DropoutResNet18",
     "DropoutResNetShape",
     "Ensemble",
     "Epochs",
     "Even",
+    "EveryDropout",
     "Fading",
     "Fixed",
     "FromSklearn",
@@ -131,11 +151,15 @@ __all__ = [
     "ImageSet",
     "InBall",
     "InTrainMode",
+    "LastDropout",
+    "LastLayerLaplace",
     "LastWeights",
     "LeNet",
     "LeNetShape",
     "Linf",
+    "MCDropout",
     "Margins",
+    "Members",
     "Method",
     "Misclassified",
     "Moved",
@@ -146,15 +170,20 @@ __all__ = [
     "Never",
     "Npz",
     "Objective",
+    "OneNetwork",
     "Outcome",
     "OwnData",
     "Pair",
     "Part",
     "Parts",
+    "PerSearch",
+    "PerStep",
     "Plan",
     "PreActResNet18",
     "Record",
     "ResNetShape",
+    "ResidualMLP",
+    "ResidualShape",
     "Rng",
     "Run",
     "Search",
@@ -186,6 +215,7 @@ __all__ = [
     "fgsm",
     "fit",
     "friendly",
+    "laplace",
     "margins",
     "max_entropy",
     "objective",

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Generator, nn
 
+from widemargin.data.examples import Examples
 from widemargin.data.labelled import Parts
 from widemargin.data.toy import Cloud, PointSet
 from widemargin.method import Method
 from widemargin.networks.mlp import MLP, Widths
+from widemargin.networks.spectral import bounded
 from widemargin.perturb.search import Search
-from widemargin.plan import Plan
+from widemargin.plan import Plan, repr_with
 from widemargin.rng import Rng
 from widemargin.uncertainty.cuts import Cut, at_input, at_module, before_head
+from widemargin.uncertainty.deep_kernel import DeepKernel, first_places, gaussian_process
+from widemargin.uncertainty.drawn import SAME, Renewal
+from widemargin.uncertainty.dropout import EVERY, MCDropout, Over
+from widemargin.uncertainty.ensemble import Ensemble
+from widemargin.uncertainty.last_layer import take_last_linear
+from widemargin.uncertainty.network import Network, in_eval_mode
+from widemargin.uncertainty.single import Single
 
 
 def key_of(*parts: object) -> str:
@@ -82,6 +93,91 @@ class AtModule:
         return at_module(network, self.name)
 
 
+class Estimator(Protocol):
+    """Who are the members of the network that is trained?"""
+
+    def network(self, build: Callable[[int], nn.Module], place: Place, examples: Examples | None) -> Network:
+        """From plain networks, each a number; without examples only its shapes are right, and weights can be loaded."""
+        ...
+
+
+@dataclass(frozen=True)
+class OneNetwork:
+    def network(self, build: Callable[[int], nn.Module], place: Place, examples: Examples | None) -> Network:
+        return Single(place.cut(build(0)))
+
+
+@dataclass(frozen=True)
+class Members:
+    """A deep ensemble, trained jointly on the same batches from different first weights (Lakshminarayanan 2017)."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 2:
+            raise ValueError(f"Members.count must be a whole number of at least 2, got {self.count}")
+
+    def network(self, build: Callable[[int], nn.Module], place: Place, examples: Examples | None) -> Network:
+        if place != AtInput():
+            raise ValueError(f"members have latent spaces of their own, so inputs must be perturbed, got {place}")
+        return Ensemble([build(number) for number in range(self.count)])
+
+
+@dataclass(frozen=True)
+class DropoutDraws:
+    """The network must have dropout layers; `draws` sets of their masks answer."""
+
+    draws: int
+    renewal: Renewal = SAME
+    over: Over = EVERY
+
+    def __post_init__(self) -> None:
+        if self.draws < 1:
+            raise ValueError(f"DropoutDraws.draws must be a whole number of at least 1, got {self.draws}")
+
+    def network(self, build: Callable[[int], nn.Module], place: Place, examples: Examples | None) -> Network:
+        return MCDropout(place.cut(build(0)), self.draws, self.renewal, self.over)
+
+
+@dataclass(frozen=True)
+class DeepKernelGP:
+    """The last linear layer gives way to a Gaussian process; all others are spectrally normalised (App. D.4, DUE)."""
+
+    inducing: int = 20
+    draws: int = 10
+    coefficient: float = 3.0
+    """The most that a layer stretches; a ResidualShape has one of its own."""
+    renewal: Renewal = SAME
+
+    def __post_init__(self) -> None:
+        if self.inducing < 1 or self.draws < 1 or not self.coefficient > 0:
+            raise ValueError(f"inducing and draws must be at least 1 and coefficient > 0, got {self}")
+
+    def network(self, build: Callable[[int], nn.Module], place: Place, examples: Examples | None) -> Network:
+        whole = build(0)
+        cut = place.cut(whole)
+        cut = Cut(cut.encoder, nn.Sequential(cut.head))
+        last = take_last_linear(cut.head)
+        for half in cut:
+            bounded(half, self.coefficient)
+        if examples is None:
+            centers, length, rows = torch.zeros(self.inducing, last.in_features), 1.0, 1
+        else:
+            centers, length = self._places(cut, examples)
+            rows = len(examples)
+        process = gaussian_process(centers, last.out_features, length)
+        return DeepKernel(cut, process, rows, self.draws, self.renewal)
+
+    def _places(self, cut: Cut, examples: Examples) -> tuple[torch.Tensor, float]:
+        """From a thousand training points, as the first weights see them."""
+        rng = Rng.seeded(0, purpose="inducing points")
+        rows = rng.permutations(len(examples))[0, :1000]
+        device = next(nn.ModuleList(cut).parameters()).device
+        with torch.no_grad(), in_eval_mode(nn.ModuleList(cut)):
+            features = cut.head(cut.encoder(examples.batch(rows)[0].to(device)))
+        return first_places(features, self.inducing, rng)
+
+
 @dataclass(frozen=True)
 class Validation:
     """How the best weights are chosen: by robust accuracy on the validation part, or clean accuracy without attack."""
@@ -95,7 +191,7 @@ class Validation:
             raise ValueError(f"Validation.every must be a whole number of at least 1 epoch, got {self.every}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trial:
     """A Run of any data and network, validated on the way: what `widemargin train` does."""
 
@@ -106,11 +202,16 @@ class Trial:
     seed: int = 0
     place: Place = AtInput()
     validation: Validation = Validation()
+    members: Estimator = OneNetwork()
+
+    def __repr__(self) -> str:
+        return repr_with(self, "data", "network", "method", "plan", "seed", "place", "validation")
 
     @property
     def key(self) -> str:
         return key_of(self)
 
-    def build(self) -> nn.Module:
-        """The network as it is before training."""
-        return self.network.build(Rng.seeded(self.seed, purpose="weights").generators[0])
+    def build(self, member: int = 0) -> nn.Module:
+        """One plain network as it is before training."""
+        purpose = f"weights of member {member}" if member else "weights"
+        return self.network.build(Rng.seeded(self.seed, purpose=purpose).generators[0])

@@ -17,6 +17,7 @@ from widemargin.data.toy import LMS5, FromSklearn, NarrowCorridor, TwoDistances,
 from widemargin.method import Even, Method, Nearness, SelfScaledNearness
 from widemargin.networks.mlp import Widths
 from widemargin.networks.named import DropoutResNetShape, LeNetShape, ResNetShape
+from widemargin.networks.spectral import ResidualShape
 from widemargin.perturb import objectives
 from widemargin.perturb.ascent import (
     Ascent,
@@ -51,10 +52,33 @@ from widemargin.plan import (
     Triangle,
     Updates,
 )
-from widemargin.run import AtInput, AtModule, BeforeHead, Trial, Validation
+from widemargin.run import (
+    AtInput,
+    AtModule,
+    BeforeHead,
+    DeepKernelGP,
+    DropoutDraws,
+    Members,
+    OneNetwork,
+    Trial,
+    Validation,
+)
+from widemargin.uncertainty.drawn import PerSearch, PerStep
+from widemargin.uncertainty.dropout import EveryDropout, LastDropout
 
 _DATA = (ImageSet, OwnData, Table, Npz, ImageFolder, NarrowCorridor, LMS5, TwoDistances, TwoGaussians, FromSklearn)
-_NETWORKS = (LeNetShape, ResNetShape, DropoutResNetShape, Widths, OwnNetwork, AtInput, BeforeHead, AtModule)
+_NETWORKS = (
+    LeNetShape,
+    ResNetShape,
+    DropoutResNetShape,
+    ResidualShape,
+    Widths,
+    OwnNetwork,
+    AtInput,
+    BeforeHead,
+    AtModule,
+)
+_MEMBERS = (OneNetwork, Members, DropoutDraws, DeepKernelGP, PerSearch, PerStep, EveryDropout, LastDropout)
 _ASCENT = (
     Ascent,
     AtCenter,
@@ -87,7 +111,7 @@ _PLANS = (
     EMA,
     SWA,
 )
-_ALL: tuple[type, ...] = (*_DATA, *_NETWORKS, *_ASCENT, *_METHODS, *_PLANS, Trial, Validation)
+_ALL: tuple[type, ...] = (*_DATA, *_NETWORKS, *_MEMBERS, *_ASCENT, *_METHODS, *_PLANS, Trial, Validation)
 PARTS: dict[str, type] = {part.__name__: part for part in _ALL}
 """The only names that a file can use."""
 TERMS: dict[str, Term] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -12,32 +13,55 @@ from torch import Tensor, nn
 
 from widemargin.conduct.description import read_description, read_trial
 from widemargin.conduct.folder import RunFolder
+from widemargin.conduct.task import network_of
 from widemargin.data.extras import needed
-from widemargin.run import Trial
+from widemargin.run import OneNetwork, Trial
 from widemargin.train.checkpoint import load_weights, write_whole
+from widemargin.uncertainty.deep_kernel import DeepKernel
 from widemargin.uncertainty.single import Single
 
 
 def trained(folder: RunFolder, weights: str) -> tuple[Trial, nn.Module]:
-    """A run's network, as plain torch, in eval mode, with its best or last weights."""
+    """A run's network in eval mode, with its best or last weights.
+
+    One network is plain torch again and returns logits; of several members it is the log of their mean probability.
+    """
     trial = read_trial(folder.description)
-    module = trial.build()
     path = folder.best if weights == "best" and folder.best.exists() else folder.last
     if not path.exists():
         raise ValueError(f"{folder.path} has no weights yet: let it train for an epoch, `widemargin resume` goes on")
+    if trial.members != OneNetwork():
+        network = network_of(trial, None)
+        load_weights(path, network)
+        return trial, network.eval()
+    module = trial.build()
     load_weights(path, Single(trial.place.cut(module)))
     return trial, module.eval()
 
 
 def export(folder: RunFolder, to: Path, weights: str = "best") -> None:
     """Weights under the network's own names (.safetensors), or the whole network: logits of a batch of any size."""
-    writers = {".safetensors": _write_weights, ".onnx": _write_onnx, ".pt2": _write_program}
-    if to.suffix not in writers:
-        raise ValueError(f"--to must end in {', '.join(writers)}, got {to}")
+    _check_suffix(to)
     _, module = trained(folder, weights)
-    shape = read_description(folder.description)["data"]["shape"]
+    write_network(module, read_description(folder.description)["data"]["shape"], to)
+
+
+def write_network(network: nn.Module, shape: Sequence[int], to: Path) -> None:
+    """A network in eval mode that takes points of this shape; draws are written as they are fixed."""
+    _check_suffix(to)
+    if isinstance(network, DeepKernel) and to.suffix != ".safetensors":
+        raise ValueError(f"a deep kernel can be exported as .safetensors only, got {to}")
     # Neither 0 nor 1 examples: a tracer takes these for constants.
-    writers[to.suffix](module, torch.full((3, *shape), 0.5), to)
+    inputs = torch.full((3, *shape), 0.5)
+    with torch.no_grad():
+        # What is drawn at the first call must not be drawn by a tracer.
+        network(inputs)
+    _WRITERS[to.suffix](network, inputs, to)
+
+
+def _check_suffix(to: Path) -> None:
+    if to.suffix not in _WRITERS:
+        raise ValueError(f"--to must end in {', '.join(_WRITERS)}, got {to}")
 
 
 def _write_weights(module: nn.Module, inputs: Tensor, to: Path) -> None:
@@ -75,3 +99,6 @@ def _write_onnx(module: nn.Module, inputs: Tensor, to: Path) -> None:
     partial = to.with_name(f".partial-{to.name}")
     program.save(partial)
     partial.replace(to)
+
+
+_WRITERS = {".safetensors": _write_weights, ".onnx": _write_onnx, ".pt2": _write_program}

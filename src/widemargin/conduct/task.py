@@ -20,7 +20,6 @@ from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
 from widemargin.plan import Plan
 from widemargin.run import Trial, Validation
 from widemargin.uncertainty.network import Network
-from widemargin.uncertainty.single import Single
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +47,16 @@ def task_of(
     train, validation, test = parts_of(data, device)
     # A batch that is too large is refused before there is a folder.
     trial.plan.updates(len(train))
-    network = Single(trial.place.cut(laid_out(trial.build()))).to(device)
+    network = network_of(trial, train).to(device)
     description = {"title": title, "key": trial.key, "run": plain(trial), "data": data_note(data)}
     return Task(
         network, train, validation, test, trial.method, trial.plan, trial.seed, trial.validation, trial.key, description
     )
+
+
+def network_of(trial: Trial, examples: Examples | None) -> Network:
+    """As it is before training; without examples, to be filled with weights that are stored."""
+    return trial.members.network(lambda member: laid_out(trial.build(member)), trial.place, examples)
 
 
 def parts_of(

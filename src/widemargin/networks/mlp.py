@@ -7,32 +7,56 @@ from itertools import pairwise
 import torch
 from torch import Generator, Tensor, nn
 
+from widemargin.networks.resnet import check_dropout
+
 
 class MLP(nn.Module):
-    """Linear layers with ReLU between them."""
+    """Linear layers with ReLU between them, and dropout after every ReLU if there is any."""
 
-    def __init__(self, *widths: int) -> None:
+    def __init__(self, *widths: int, dropout: float = 0.0) -> None:
         super().__init__()
-        if len(widths) < 2 or min(widths) < 1:
-            raise ValueError(f"an MLP needs at least an input and an output width, all >= 1, got {widths}")
+        check_widths(widths, dropout)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.drops = nn.ModuleList(nn.Dropout(dropout) for _ in widths[2:]) if dropout else None
 
     def forward(self, points: Tensor) -> Tensor:
         *hidden, last = self.layers
-        for layer in hidden:
+        for number, layer in enumerate(hidden):
             points = layer(points).relu()
+            if self.drops is not None:
+                points = self.drops[number](points)
         return last(points)  # type: ignore[no-any-return]
 
+    def linear_layers(self) -> list[nn.Linear]:
+        return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
 
-@dataclass(frozen=True)
+
+def check_widths(widths: tuple[int, ...], dropout: float) -> None:
+    if len(widths) < 2 or min(widths) < 1:
+        raise ValueError(f"an MLP needs at least an input and an output width, all >= 1, got {widths}")
+    check_dropout(dropout)
+    if dropout and len(widths) == 2:
+        raise ValueError("an MLP drops features of its hidden layers, got dropout but no hidden layer: set it to 0")
+
+
+@dataclass(frozen=True, repr=False)
 class Widths:
     """The shape of an MLP: part of what decides a run's numbers."""
 
     widths: tuple[int, ...]
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_widths(self.widths, self.dropout)
+
+    def __repr__(self) -> str:
+        # A key hashes a repr: runs without dropout keep theirs.
+        dropped = f", dropout={self.dropout!r}" if self.dropout else ""
+        return f"Widths(widths={self.widths!r}{dropped})"
 
     def build(self, rng: Generator) -> MLP:
         """torch's default initialisation (uniform, 1 / sqrt(fan in)), drawn from a generator of the caller's."""
-        network = MLP(*self.widths)
+        network = MLP(*self.widths, dropout=self.dropout)
         with torch.no_grad():
             for name, parameter in network.named_parameters():
                 layer = network.layers[int(name.split(".")[1])]
@@ -47,6 +71,8 @@ class StackedMLP(nn.Module):
 
     def __init__(self, networks: Sequence[MLP]) -> None:
         super().__init__()
+        if any(network.drops for network in networks):
+            raise ValueError("MLPs with dropout cannot be stacked: train them one at a time")
         columns = list(zip(*(network.layers for network in networks), strict=True))
         # Weights are kept transposed, so that baddbmm needs no copy.
         self.weights = nn.ParameterList(torch.stack([layer.weight.detach().T for layer in c]) for c in columns)

@@ -43,7 +43,11 @@ def before_head(network: nn.Module) -> Cut:
         *hidden, last = network.layers
         if not hidden:
             raise ValueError("an MLP needs a hidden layer to have a latent space, got one layer: use at_input")
-        return Cut(nn.Sequential(*(part for layer in hidden for part in (layer, nn.ReLU()))), last)
+        if network.drops is None:
+            return Cut(nn.Sequential(*(part for layer in hidden for part in (layer, nn.ReLU()))), last)
+        # The last dropout belongs to the head, as a ResNet's does: it is drawn for the perturbed latent point.
+        pieces = [part for layer, drop in zip(hidden, network.drops, strict=True) for part in (layer, nn.ReLU(), drop)]
+        return Cut(nn.Sequential(*pieces[:-1]), nn.Sequential(pieces[-1], last))
     raise ValueError(
         "before_head knows where to cut an MLP, LeNet, PreActResNet18 or DropoutResNet18, "
         f"got a {type(network).__name__}: name the last layer of its encoder with at_module"
@@ -61,12 +65,13 @@ def at_module(network: nn.Module, name: str) -> Cut:
         raise ValueError(f"name must be a submodule of {type(network).__name__}, got {name!r}: it can be {known}")
     path = name.split(".")
     containers = [modules[".".join(path[:depth])] for depth in range(len(path))]
-    if all(map(_is_chain, containers)):
+    if all(map(is_chain, containers)):
         return _cut_chain(network, path)
     return _cut_traced(network, modules[name], name)
 
 
-def _is_chain(module: nn.Module) -> bool:
+def is_chain(module: nn.Module) -> bool:
+    """Is it its children, one after the other, and nothing else?"""
     # A hook of the container would be lost with it.
     hooked = module._forward_hooks or module._forward_pre_hooks
     return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward and not hooked
@@ -74,7 +79,7 @@ def _is_chain(module: nn.Module) -> bool:
 
 def _cut_chain(network: nn.Module, path: list[str]) -> Cut:
     before, behind = _parts(network, path)
-    first = next((module for part in behind.values() for module in part.modules() if not _is_chain(module)), None)
+    first = next((module for part in behind.values() for module in part.modules() if not is_chain(module)), None)
     if first is None:
         raise _nothing_after(".".join(path))
     if getattr(first, "inplace", False):

@@ -83,7 +83,7 @@ def expected_entropy(logits: MemberLogits) -> PerSample:
 
 def log_expected_entropy(logits: MemberLogits) -> PerSample:
     """Its log, log (1 / M) sum H_m: alive where all entropies have underflowed."""
-    rows = log_entropy(logits.flatten(0, 1).unsqueeze(0)).unflatten(0, logits.shape[:2])
+    rows: Tensor = log_entropy(logits.flatten(0, 1).unsqueeze(0)).unflatten(0, logits.shape[:2])
     return rows[0] if len(logits) == 1 else rows.logsumexp(0) - math.log(len(logits))
 
 
@@ -96,7 +96,8 @@ def log_variation_ratio(logits: MemberLogits) -> PerSample:
     """log(1 - max p) = logsumexp of the other classes' log p: nothing is subtracted from 1."""
     log_probs = log_mean_prob(logits)
     top = log_probs.detach().argmax(-1, keepdim=True)
-    return log_probs.scatter(-1, top, -torch.inf).logsumexp(-1)
+    others: Tensor = log_probs.scatter(-1, top, -torch.inf).logsumexp(-1)
+    return others
 
 
 def mutual_information(logits: MemberLogits) -> PerSample:

@@ -24,7 +24,7 @@ class Single(Network):
 
     def logits(self, encoded: Encoded) -> MemberLogits:
         logits = self.head(encoded)
-        check_logits(logits, len(encoded))
+        check_logits(logits, encoded.shape[0])
         return logits.unsqueeze(0)  # type: ignore[no-any-return]
 
     def penalty(self) -> Tensor:

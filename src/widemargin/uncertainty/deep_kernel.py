@@ -1,0 +1,124 @@
+"""A Gaussian process on learned features: sure only near what it has seen (DUE, van Amersfoort et al. 2021)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from widemargin.data.extras import needed
+from widemargin.rng import Rng
+from widemargin.shapes import Encoded, MemberLogits, Points
+from widemargin.uncertainty.cuts import Cut
+from widemargin.uncertainty.drawn import SAME, Drawn, Renewal
+
+_LLOYD_ITERATIONS = 20
+
+Features = Float[Tensor, "B F"]
+Centers = Float[Tensor, "Z F"]
+
+
+@final
+class DeepKernel(Drawn):
+    """One sparse variational process per class (Hensman et al. 2015), softmax of their values; `draws` as members.
+
+    Member m of a point is mean + deviation * noise[m, class]: the right marginal, which is all that a prediction or the
+    variational bound asks for, smooth in the point, and independent of its batch.  In eval mode the noise is fixed.
+    Training descends the negative bound: the criterion is the expected cross-entropy, `penalty` is KL / examples.
+    """
+
+    abreast = 1
+
+    def __init__(
+        self,
+        cut: Cut,
+        process: nn.Module,
+        examples: int,
+        draws: int,
+        renewal: Renewal = SAME,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(draws, renewal, seed)
+        if examples < 1:
+            raise ValueError(f"examples counts the training points and must be at least 1, got {examples}")
+        self.encoder, self.features = cut
+        self.process = process
+        self.examples = examples
+
+    def encode(self, inputs: Points) -> Encoded:
+        return self.encoder(inputs)  # type: ignore[no-any-return]
+
+    def logits(self, encoded: Encoded) -> MemberLogits:
+        _forget(self.process)
+        posterior = self.process(self.features(encoded))
+        mean, deviation = posterior.mean, posterior.variance.clamp_min(0).add(1e-12).sqrt()
+        members: Tensor = mean + deviation * self._noise(mean)
+        return members.mT
+
+    def _noise(self, mean: Float[Tensor, "C B"]) -> Tensor:
+        if self.training:
+            return torch.randn(self.draws, *mean.shape, dtype=mean.dtype, device=mean.device)
+        # In single precision and on the processor: the same members in every dtype and on every device.
+        rng = Rng.seeded(self.member_seed(), purpose="process")
+        return rng.normal(torch.empty(self.draws, mean.shape[0], 1)).to(mean)
+
+    def penalty(self) -> Tensor:
+        _forget(self.process)
+        return self.process.variational_strategy.kl_divergence().sum() / self.examples  # type: ignore[no-any-return, union-attr, operator]
+
+
+def gaussian_process(centers: Centers, classes: int, length: float, seed: int = 0) -> nn.Module:
+    """Independent processes with a scaled RBF kernel each, on the same inducing points, which are learned further."""
+    with warnings.catch_warnings():
+        # What it compiles with torch.jit when it is imported is its own affair.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        gpytorch = needed("gpytorch", "'widemargin[gp]'", "a deep kernel")
+    batch = torch.Size([classes])
+
+    class Process(gpytorch.models.ApproximateGP):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            around = gpytorch.variational.CholeskyVariationalDistribution(len(centers), batch_shape=batch)
+            places = centers.expand(classes, *centers.shape).clone()
+            super().__init__(gpytorch.variational.VariationalStrategy(self, places, around))
+            self.mean = gpytorch.means.ConstantMean(batch_shape=batch)
+            self.kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(batch_shape=batch), batch_shape=batch)
+            self.kernel.base_kernel.lengthscale = length
+
+        def forward(self, features: Tensor) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean(features), self.kernel(features))
+
+    # gpytorch draws its first variational mean at the first call, from the global generator: have it done here.
+    with Rng.seeded(seed, purpose="variational mean").as_global(), torch.no_grad():
+        process: nn.Module = Process()
+        process(centers)
+    return process
+
+
+def first_places(features: Features, count: int, rng: Rng) -> tuple[Centers, float]:
+    """Inducing points by k-means, and the mean distance between features: where a deep kernel begins."""
+    centers = k_means(features, count, rng)
+    length = float(torch.pdist(features[:1000]).mean())
+    return centers, length if length > 0 else 1.0
+
+
+def k_means(points: Features, count: int, rng: Rng) -> Centers:
+    """Lloyd's algorithm from `count` points drawn without repetition; a centre that nobody chooses stays."""
+    if not 1 <= count <= len(points):
+        raise ValueError(f"k-means needs 1..{len(points)} centres for {len(points)} points, got {count}")
+    centers = points[rng.permutations(len(points))[0, :count].to(points.device)].clone()
+    for _ in range(_LLOYD_ITERATIONS):
+        nearest = torch.cdist(points, centers).argmin(1)
+        taken = torch.zeros(count, len(points), dtype=points.dtype, device=points.device)
+        taken[nearest, torch.arange(len(points), device=points.device)] = 1.0
+        sizes = taken.sum(1, keepdim=True)
+        centers = torch.where(sizes > 0, taken @ points / sizes.clamp_min(1), centers)
+    return centers
+
+
+def _forget(process: nn.Module) -> None:
+    """gpytorch keeps a Cholesky factor between calls, also when the optimiser has changed what it was of."""
+    for module in process.modules():
+        getattr(module, "_memoize_cache", {}).clear()
