@@ -1,0 +1,65 @@
+"""Which points are to be classified alike?  A ball around one point, cut with the box of valid inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import torch
+from torch import Tensor
+
+from widemargin.measure.certified.layers import Constants, Interval, Rows
+from widemargin.perturb.balls import L1, L2, Ball, Linf
+
+_DUAL: dict[type, float] = {Linf: 1, L2: 2, L1: inf}
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Around `center` [1, *F]; `down` (<= 0) and `up` (>= 0) say how far each feature may go within the box."""
+
+    center: Tensor
+    down: Tensor
+    up: Tensor
+    dual: float
+    """Exponent of the dual norm."""
+    radius: float
+
+    @staticmethod
+    def around(point: Tensor, ball: Ball) -> Region:
+        """In double precision: what is left to worry about is then the network's own rounding."""
+        if type(ball) not in _DUAL:
+            raise ValueError(f"a certificate is for a ball of Linf, L2 or L1, got {ball!r}")
+        center = point[None].detach().double()
+        down, up = ball.box.room(center)
+        # The check of points allows for a hair outside.
+        down, up = (side.expand_as(center) for side in (down.clamp_max(0), up.clamp_min(0)))
+        return Region(center, down, up, _DUAL[type(ball)], float(ball.radius))
+
+    def of_radius(self, radius: float) -> Region:
+        return replace(self, radius=radius)
+
+    def interval(self) -> Interval:
+        return Interval(*(self.center + side for side in self._steps()))
+
+    def lowest(self, rows: Rows) -> Constants:
+        """A lower bound on how much each linear function changes from the center; exact for Linf and without a box.
+
+        For L2 and L1 the better of two: the box around the ball, and the dual norm of those coefficients whose feature
+        has room to go where the function falls.
+        """
+        flat = rows.flatten(1)
+        down, up = (side.flatten() for side in self._steps())
+        falling = flat.clamp_max(0)
+        rising = flat - falling
+        in_box = rising @ down + falling @ up
+        if self.dual == 1:
+            return in_box
+        movable = rising * (down < 0) + falling * (up > 0)
+        return in_box.maximum(-self.radius * torch.linalg.vector_norm(movable, self.dual, dim=1))
+
+    def at_center(self, rows: Rows) -> Constants:
+        return rows.flatten(1) @ self.center.flatten()
+
+    def _steps(self) -> tuple[Tensor, Tensor]:
+        return self.down.clamp_min(-self.radius), self.up.clamp_max(self.radius)
