@@ -1,0 +1,74 @@
+import io
+import re
+from html.parser import HTMLParser
+
+import pytest
+import rich.console
+
+from widemargin.report.tables import Table
+
+HARD = r"a_b & 5% #1 {x} $y$ ~^ \z <i> | [0] *"
+
+
+def table() -> Table:
+    rows = ((HARD, "0.83 ± 0.05"), ("udp", "0.9"))
+    return Table("Title & 100%", ("method", "worst_case"), rows, "A note_here.", frozenset({(0, 1)}))
+
+
+class Cells(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.bold: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if "b" in self.open:
+            self.bold.append(data)
+
+
+def test_latex_is_balanced_and_escaped() -> None:
+    text = table().latex()
+    begun, ended = (re.findall(rf"\\{word}{{(\w+)}}", text) for word in ("begin", "end"))
+    assert begun == ended[::-1] == ["table", "tabular"]
+    assert r"\textbf{0.83 $\pm$ 0.05} \\" in text
+    assert r"\caption{Title \& 100\%}" in text
+    bare = re.sub(r"\\[&%$#_{}]", "", text)
+    assert bare.count("{") == bare.count("}")
+    body = re.sub(r"\\[&%$#_{}]|\$\\(pm|times)\$", "", text)
+    assert not set(body) & set("%#_$~^<>|±")
+    assert [line.count("&") for line in body.splitlines() if line.endswith(r"\\")] == [1, 1, 1]
+    assert not any(line.startswith(("[", "*")) for line in text.splitlines())
+
+
+def test_html_is_closed_escaped_and_bold() -> None:
+    found = Cells(table().html())
+    assert not found.open
+    assert found.bold == ["0.83 ± 0.05"]
+    assert HARD in found.text
+
+
+def test_markdown_is_bold_and_has_as_many_cells_as_columns() -> None:
+    lines = table().markdown().splitlines()
+    assert "**0.83 ± 0.05**" in lines[4]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines[2:6]} == {3}
+
+
+def test_terminal_is_bold() -> None:
+    out = io.StringIO()
+    rich.console.Console(file=out, width=200, force_terminal=True, color_system="standard").print(table().rich())
+    assert re.search(r"\x1b\[1m0\.83 ± 0\.05", out.getvalue())
+    assert "\x1b[1m0.9" not in out.getvalue()
+
+
+def test_bold_must_be_inside() -> None:
+    with pytest.raises(AssertionError, match="bold must name cells"):
+        Table("", ("a",), (("1",),), bold=frozenset({(1, 0)}))
