@@ -31,7 +31,7 @@ class Compare:
 
     Robust accuracy is the audit's if all runs have one, else that under the PGD attack of the validation."""
 
-    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN...")]
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN...", help_behavior_hint="")]
     """Their folders, or folders of such folders."""
     to: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """table.md, table.tex or table.html; without it the table is printed."""

@@ -209,7 +209,7 @@ def _said(path: str, settings: Settings) -> str:
         return label if value else f"not {label}"
     if isinstance(value, int | float):
         return f"{label} {value:g}"
-    if any(f"{path}." in other for other in settings) or path in {"network", "place", "members"}:
+    if any(other.startswith(f"{path}.") for other in settings) or path in {"network", "place", "members"}:
         return str(value).removesuffix("Shape")
     return f"{label} {PurePath(value).name if last == 'path' else value}"
 
