@@ -1,0 +1,146 @@
+"""Which classifier is audited?  A run of ours, an exported file, or a network of the user's own, made a Network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, final
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Generator, Tensor, nn
+
+from widemargin.conduct.export import trained
+from widemargin.conduct.folder import RunFolder
+from widemargin.conduct.onnx_graph import read_onnx
+from widemargin.conduct.own_network import OwnNetwork
+from widemargin.conduct.pt2_graph import read_pt2
+from widemargin.conduct.task import digest
+from widemargin.run import AtInput, Trial
+from widemargin.shapes import Encoded, MemberLogits, Points
+from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.single import Single
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """In eval mode, perturbed at its inputs.  `digest` is of the weights; `trial` is there only for runs of ours."""
+
+    network: Network
+    name: str
+    digest: str
+    trial: Trial | None = None
+    notes: tuple[str, ...] = ()
+
+
+def load_model(place: str, weights: Path | None = None, which: Literal["best", "last"] = "best") -> Model:
+    """`runs/<key>`, model.pt2, model.onnx, or my_file.py:MyNet, whose weights are in a file or its own.
+
+    Only my_file.py runs code of others; so does a run whose network is such a file.
+    """
+    path = Path(place).expanduser()
+    if ".py:" in place:
+        return _own(place, weights)
+    if weights is not None:
+        raise ValueError(f"--weights belongs to a network such as my_file.py:MyNet, but {place} has its own")
+    if path.suffix in (".pt2", ".onnx"):
+        if not path.is_file():
+            raise ValueError(f"{place} does not exist: name a file that does")
+        graph, notes = (read_pt2 if path.suffix == ".pt2" else read_onnx)(path)
+        return Model(Single(at_input(graph)).eval(), path.name, _file_digest(path), None, notes)
+    if path.is_file():
+        raise ValueError(
+            f"a model must be a run's folder, a .pt2 or .onnx file, or my_file.py:MyNet with --weights, got {place}"
+        )
+    return _run(RunFolder(path), which)
+
+
+def _run(folder: RunFolder, which: Literal["best", "last"]) -> Model:
+    trial, module = trained(folder, which)
+    if folder.read_figures() is None:
+        raise ValueError(f"{folder.path} has not finished training: `widemargin resume` goes on")
+    used = folder.best if which == "best" and folder.best.exists() else folder.last
+    notes = () if used.stem == which else (f"it has no {which} weights, so its {used.stem} ones are used",)
+    if not isinstance(module, Network):
+        network: Network = Single(at_input(module))
+    else:
+        network = module if trial.place == AtInput() else _FromInputs(module)
+    return Model(network.eval(), folder.path.name, _file_digest(used), trial, notes)
+
+
+@final
+class _FromInputs(Network):
+    """A network that was cut elsewhere, perturbed at its inputs."""
+
+    abreast = 1
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def encode(self, inputs: Points) -> Encoded:
+        return inputs
+
+    def logits(self, encoded: Encoded) -> MemberLogits:
+        return self.network.logits(self.network.encode(encoded))
+
+    def penalty(self) -> Tensor:
+        return self.network.penalty()
+
+
+def _own(place: str, weights: Path | None) -> Model:
+    own = OwnNetwork.at(place)
+    module = own.build(Generator().manual_seed(0))
+    if weights is None:
+        again = own.build(Generator().manual_seed(1))
+        # Weights that do not follow the seed were not drawn: the file has put them there.
+        if digest(*module.state_dict().values()) != digest(*again.state_dict().values()):
+            raise ValueError(f"{place} has only random weights: give its trained ones with --weights file.safetensors")
+        found = digest(*module.state_dict().values())
+    else:
+        _fill(module, _read_weights(weights), weights)
+        found = _file_digest(weights)
+    return Model(Single(at_input(module)).eval(), own.name, found)
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist: name a file of weights that does")
+    if path.suffix == ".safetensors":
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError) as problem:
+            raise ValueError(f"{path} is damaged or no .safetensors file ({problem})") from None
+    try:
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as problem:
+        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+        raise ValueError(f"{path} must hold a state dict of tensors and nothing else, got {reason}") from None
+    if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
+        content = content["state_dict"]
+    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise ValueError(f"{path} must hold a state dict of tensors, got something else: save network.state_dict()")
+    return {str(name): value for name, value in content.items()}
+
+
+def _fill(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    wanted = {name: list(value.shape) for name, value in module.state_dict().items()}
+    if tensors.keys() != wanted.keys() and all(name.startswith("head.") for name in tensors):
+        # As training stores a network that is cut at its input.
+        tensors = {name.removeprefix("head."): value for name, value in tensors.items()}
+    stored = {name: list(value.shape) for name, value in tensors.items()}
+    for name in sorted(stored.keys() | wanted.keys()):
+        if stored.get(name) != wanted.get(name):
+            raise ValueError(
+                f"{path} does not fit {type(module).__name__}: its {name!r} must be {wanted.get(name, 'absent')}, "
+                f"got {stored.get(name, 'none')}"
+            )
+    module.load_state_dict(tensors)
+
+
+def _file_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
