@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,10 +12,15 @@ from widemargin import (
     AtInput,
     AtModule,
     BeforeHead,
+    DeepKernelGP,
+    DropoutDraws,
     Epochs,
     ImageSet,
+    LastDropout,
     LeNetShape,
     Linf,
+    Members,
+    PerStep,
     Plan,
     Run,
     Trial,
@@ -47,6 +53,12 @@ def test_repr_is_the_code_that_makes_it(run: Run | Trial) -> None:
         {"validation": Validation(2)},
         {"plan": replace(TRIAL.plan, mixed=True)},
         {"network": LeNetShape(side=8, capacity=2)},
+        {"network": LeNetShape(side=8, dropout=0.1)},
+        {"members": Members(2)},
+        {"members": DropoutDraws(2)},
+        {"members": DropoutDraws(2, PerStep())},
+        {"members": DropoutDraws(2, over=LastDropout())},
+        {"members": DeepKernelGP()},
     ],
     ids=repr,
 )
@@ -66,6 +78,38 @@ def test_the_seed_decides_the_first_weights() -> None:
     first, again, other = (replace(TRIAL, seed=seed).build().encoder.conv1.weight for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
+
+
+def test_parts_that_came_later_leave_the_keys_of_one_network_as_they_are() -> None:
+    shown = ("data", "network", "method", "plan", "seed", "place", "validation")
+    assert repr(TRIAL) == f"Trial({', '.join(f'{name}={getattr(TRIAL, name)!r}' for name in shown)})"
+    assert repr(TRIAL.network) == "LeNetShape(classes=10, channels=1, side=8, capacity=1)"
+    assert repr(Widths((2, 3))) == "Widths(widths=(2, 3))"
+    assert TRIAL.key == "3b3956f70f84b292"
+
+
+def test_members_begin_with_weights_of_their_own_and_the_first_with_those_of_one_network() -> None:
+    network = Members(3).network(TRIAL.build, AtInput(), None)
+    first, *others = (member.encoder.conv1.weight for member in network.members)
+    assert torch.equal(first, TRIAL.build().encoder.conv1.weight)
+    assert not any(torch.equal(first, other) for other in others)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Members(1), "Members.count must be a whole number of at least 2, got 1"),
+        (lambda: DropoutDraws(0), "DropoutDraws.draws must be a whole number of at least 1, got 0"),
+        (
+            lambda: Members(2).network(TRIAL.build, BeforeHead(), None),
+            r"members have latent spaces of their own, so inputs must be perturbed, got BeforeHead\(\)",
+        ),
+        (lambda: DropoutDraws(2).network(TRIAL.build, AtInput(), None), "MCDropout needs nn.Dropout layers"),
+    ],
+)
+def test_impossible_members_are_one_sentence(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        make()
 
 
 def test_a_validation_comes_after_whole_epochs() -> None:

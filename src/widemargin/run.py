@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -17,7 +17,7 @@ from widemargin.method import Method
 from widemargin.networks.mlp import MLP, Widths
 from widemargin.networks.spectral import bounded
 from widemargin.perturb.search import Search
-from widemargin.plan import Plan, repr_with
+from widemargin.plan import SGD, Descent, Plan, repr_with
 from widemargin.rng import Rng
 from widemargin.uncertainty.cuts import Cut, at_input, at_module, before_head
 from widemargin.uncertainty.deep_kernel import DeepKernel, first_places, gaussian_process
@@ -121,6 +121,17 @@ class Members:
         if place != AtInput():
             raise ValueError(f"members have latent spaces of their own, so inputs must be perturbed, got {place}")
         return Ensemble([build(number) for number in range(self.count)])
+
+
+def jointly(descent: Descent, members: int) -> Descent:
+    """The descent under which members that are trained jointly move as each would alone.
+
+    Their loss is a mean, so each has 1 / M of its gradient.  Adam's step does not depend on that; SGD needs M times the
+    rate, and 1 / M of the weight decay that the rate multiplies.
+    """
+    if not isinstance(descent, SGD):
+        return descent
+    return replace(descent, rate=descent.rate * members, weight_decay=descent.weight_decay / members)
 
 
 @dataclass(frozen=True)

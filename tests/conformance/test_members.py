@@ -162,9 +162,7 @@ def test_all_parameters_get_finite_gradients(method: Method, members: int, build
 
 
 @every_row
-def test_an_interrupted_training_goes_on_bit_by_bit(
-    members: int, build: Callable[[], Network], tmp_path: Path
-) -> None:
+def test_an_interrupted_training_goes_on_bit_by_bit(members: int, build: Callable[[], Network], tmp_path: Path) -> None:
     method = udp(BALL, 0.1, 3)
     whole = Training.begin(build(), PLAN)
     losses = carried_on(whole, method, 6)

@@ -18,7 +18,8 @@ from widemargin.data.own import ImageFolder, Npz, OwnData, Table
 from widemargin.measure.robustness import pgd_attack
 from widemargin.method import Method
 from widemargin.networks.mlp import Widths
-from widemargin.networks.named import NAMED, LeNetShape
+from widemargin.networks.named import NAMED, DropoutResNetShape, LeNetShape
+from widemargin.networks.spectral import ResidualShape
 from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Ball, Box, Linf
 from widemargin.perturb.objectives import (
     Objective,
@@ -46,7 +47,22 @@ from widemargin.plan import (
     Plan,
     Triangle,
 )
-from widemargin.run import AtInput, AtModule, BeforeHead, Place, Shape, Trial, Validation
+from widemargin.run import (
+    AtInput,
+    AtModule,
+    BeforeHead,
+    DeepKernelGP,
+    DropoutDraws,
+    Estimator,
+    Members,
+    OneNetwork,
+    Place,
+    Shape,
+    Trial,
+    Validation,
+    jointly,
+)
+from widemargin.uncertainty.deep_kernel import check_deep_kernel
 
 Number = TypeVar("Number", int, float)
 _BALLS: dict[str, Callable[[float, Box], Ball]] = {"linf": Linf, "l2": L2, "l1": L1}
@@ -94,6 +110,10 @@ class Choice:
     fraction: float = 1.0
     capacity: int | None = None
     width: int | None = None
+    members: int | None = None
+    dropout: float | None = None
+    dropout_draws: int | None = None
+    deep_kernel: bool = False
     label: str = "label"
     size: tuple[int, int] | None = None
     box: str | None = None
@@ -128,8 +148,9 @@ def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
     box = _box_named(choice)
     # A wrong word must not wait for a download.
     method = _method(choice, box or OPEN)
+    members = _members(choice)
     average = _average(choice.average)
-    data = _data(choice)
+    data = data_named(choice)
     drawn = data.draw()
     image = drawn.train.stored.ndim == 4
     few = min(256, max(16, len(drawn.train) // 40), len(drawn.train))
@@ -141,7 +162,7 @@ def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
         raise ValueError("--augment is for images: leave it out for a table")
     plan = Plan(
         Epochs(_or(choice.epochs, usual.epochs)),
-        _descent(choice, usual.optimizer),
+        jointly(_descent(choice, usual.optimizer), choice.members or 1),
         _or(choice.batch, usual.batch),
         CropFlip() if choice.augment else AsTheyAre(),
         average,
@@ -150,11 +171,15 @@ def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
     validation = Validation(choice.validate_every, _attack(choice, image, usual, box or inputs))
     name = choice.network or usual.network
     network = _network(choice, name, drawn.train)
-    trial = Trial(data, network, method, plan, choice.seed, _place(choice), validation)
+    trial = Trial(data, network, method, plan, choice.seed, _place(choice), validation, members)
     return f"{choice.method} on {Path(choice.data).name}, {name.rpartition('/')[2]}, seed {choice.seed}", trial, drawn
 
 
-def _data(choice: Choice) -> ImageSet | OwnData:
+def ball_named(norm: str, radius: float, box: Box) -> Ball:
+    return _BALLS[norm](radius, box)
+
+
+def data_named(choice: Choice) -> ImageSet | OwnData:
     if choice.data in image_sets():
         return ImageSet(choice.data, choice.fraction)
     path = Path(choice.data).expanduser()
@@ -241,8 +266,10 @@ def _network(choice: Choice, name: str, examples: Labelled) -> Shape:
     if name == "mlp":
         if len(shape) != 1:
             raise ValueError("mlp is for tables: for images take lenet or resnet18")
-        hidden = _or(choice.width, 64)
-        return _alone(replace(choice, width=None), Widths((shape[0], hidden, hidden, classes)))
+        hidden, rate = _or(choice.width, 64), _or(choice.dropout, _usual_dropout(choice))
+        if choice.deep_kernel:
+            return _alone(replace(choice, width=None), ResidualShape(shape[0], classes, hidden))
+        return _alone(replace(choice, width=None, dropout=None), Widths((shape[0], hidden, hidden, classes), rate))
     if name not in NAMED:
         raise ValueError(f"--network must be one of {', '.join(NAMED)}, mlp or my_file.py:MyNet, got {name}")
     if len(shape) != 3:
@@ -251,9 +278,15 @@ def _network(choice: Choice, name: str, examples: Labelled) -> Shape:
     if isinstance(found, LeNetShape):
         if shape[1] != shape[2]:
             raise ValueError(f"lenet needs square images, got {shape[1]} x {shape[2]}: give a --size, or take resnet18")
-        lenet = replace(found, classes=classes, channels=shape[0], side=shape[1], capacity=_or(choice.capacity, 1))
-        return _alone(replace(choice, capacity=None), lenet)
+        rate = _or(choice.dropout, _usual_dropout(choice))
+        lenet = replace(found, classes=classes, channels=shape[0], side=shape[1], dropout=rate)
+        return _alone(replace(choice, capacity=None, dropout=None), replace(lenet, capacity=_or(choice.capacity, 1)))
+    if choice.dropout_draws is not None and not isinstance(found, DropoutResNetShape):
+        raise ValueError(f"--dropout-draws needs dropout layers, which {name} has not: take resnet18-dropout")
     resnet = replace(found, classes=classes, channels=shape[0], width=_or(choice.width, 64))
+    if isinstance(resnet, DropoutResNetShape):
+        resnet = replace(resnet, dropout=_or(choice.dropout, resnet.dropout))
+        choice = replace(choice, dropout=None)
     return _alone(replace(choice, width=None), resnet)
 
 
@@ -264,7 +297,42 @@ def _alone(choice: Choice, shape: Shape) -> Shape:
             raise ValueError(
                 f"--{word} is for {'lenet' if word == 'capacity' else 'a resnet18 or an mlp'}: leave it out"
             )
+    if choice.dropout is not None:
+        raise ValueError("--dropout is for lenet, an mlp or resnet18-dropout: leave it out")
     return shape
+
+
+def _usual_dropout(choice: Choice) -> float:
+    """That of the paper's ResNet (App. F), where draws are asked for."""
+    return 0.0 if choice.dropout_draws is None else 0.2
+
+
+def _members(choice: Choice) -> Estimator:
+    said = {
+        "--members": choice.members is not None,
+        "--dropout-draws": choice.dropout_draws is not None,
+        "--deep-kernel": choice.deep_kernel,
+    }
+    asked = [word for word, is_said in said.items() if is_said]
+    if len(asked) > 1:
+        raise ValueError(f"{' and '.join(asked)} are different estimates of uncertainty: give one of them")
+    if choice.members is not None and (choice.latent or choice.cut):
+        raise ValueError("--members have latent spaces of their own: leave out --latent and --cut")
+    if choice.dropout_draws is not None and choice.dropout == 0:
+        raise ValueError("--dropout-draws needs dropout, got --dropout 0: give a rate between 0 and 1")
+    if choice.deep_kernel and choice.dropout:
+        raise ValueError("--deep-kernel draws from its process: leave out --dropout")
+    if choice.measure == "mutual-information" and not asked:
+        raise ValueError("--measure mutual-information needs several members: give --members or --dropout-draws")
+    if choice.members is not None:
+        return Members(choice.members)
+    if choice.dropout_draws is not None:
+        return DropoutDraws(choice.dropout_draws)
+    if choice.deep_kernel:
+        # What is missing must be said before there is a folder.
+        check_deep_kernel()
+        return DeepKernelGP()
+    return OneNetwork()
 
 
 def _place(choice: Choice) -> Place:

@@ -83,6 +83,14 @@ class Train:
     """Multiplies LeNet's filters."""
     width: Annotated[int | None, _INT] = None
     """Filters of a ResNet's first stage [64], features of an mlp's hidden layers [64]."""
+    members: Annotated[int | None, _INT] = None
+    """Train so many networks jointly from different first weights: their mean probability answers."""
+    dropout: Annotated[float | None, _FLOAT] = None
+    """Probability of losing a feature: lenet, mlp, resnet18-dropout.  [0; .2 with --dropout-draws]"""
+    dropout_draws: Annotated[int | None, _INT] = None
+    """So many draws of the dropout masks are the members."""
+    deep_kernel: Annotated[bool, _FLAG] = False
+    """A Gaussian process on spectrally normalised features in place of the last layer; needs 'widemargin[gp]'."""
     label: str = "label"
     """Column of the labels in a table."""
     size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None

@@ -5,6 +5,8 @@ from typing import final
 
 from torch import nn
 
+from widemargin.networks.resnet import check_dropout
+
 # The second convolution is not padded; below this side its 5 x 5 kernel and the pooling would leave nothing.
 _SMALLEST_UNPADDED = 12
 
@@ -16,13 +18,17 @@ class LeNet(nn.Sequential):
     `capacity` multiplies the filters of both convolutions and the first fully connected layer (App. F.2).
     Images with a side below 12 get padding 2 in the second convolution too.  Pooling comes before the rectifier: the
     same numbers and gradients to the last bit as in the order of App. F, on a quarter of the elements.
+    `dropout`, which the paper's has not, follows the two hidden fully connected layers.
     """
 
     encoder: nn.Sequential
     head: nn.Sequential
 
-    def __init__(self, classes: int = 10, channels: int = 1, side: int = 28, capacity: int = 1) -> None:
+    def __init__(
+        self, classes: int = 10, channels: int = 1, side: int = 28, capacity: int = 1, dropout: float = 0.0
+    ) -> None:
         check_lenet(classes, channels, side, capacity)
+        check_dropout(dropout)
         first, second, hidden = 6 * capacity, 16 * capacity, 120 * capacity
         padding = 0 if side >= _SMALLEST_UNPADDED else 2
         encoded_side = (side // 2 - 4 + 2 * padding) // 2
@@ -34,12 +40,15 @@ class LeNet(nn.Sequential):
             pool2=nn.MaxPool2d(2),
             relu2=nn.ReLU(),
         )
+        drops: list[dict[str, nn.Module]] = [{f"dropout{i}": nn.Dropout(dropout)} if dropout else {} for i in (1, 2)]
         head = OrderedDict[str, nn.Module](
             flatten=nn.Flatten(),
             linear1=nn.Linear(second * encoded_side**2, hidden),
             relu1=nn.ReLU(),
+            **drops[0],
             linear2=nn.Linear(hidden, 84),
             relu2=nn.ReLU(),
+            **drops[1],
             linear3=nn.Linear(84, classes),
         )
         super().__init__(OrderedDict(encoder=nn.Sequential(encoder), head=nn.Sequential(head)))

@@ -14,18 +14,25 @@ from widemargin.networks.resnet import DropoutResNet18, PreActResNet18, check_dr
 SomeModule = TypeVar("SomeModule", bound=nn.Module)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LeNetShape:
     classes: int = 10
     channels: int = 1
     side: int = 28
     capacity: int = 1
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_lenet(self.classes, self.channels, self.side, self.capacity)
+        check_dropout(self.dropout)
+
+    def __repr__(self) -> str:
+        # A key hashes a repr: runs without dropout keep theirs.
+        shown = {name: value for name, value in vars(self).items() if name != "dropout" or value}
+        return f"LeNetShape({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def build(self, rng: Generator) -> LeNet:
-        return drawn(lambda: LeNet(self.classes, self.channels, self.side, self.capacity), rng)
+        return drawn(lambda: LeNet(self.classes, self.channels, self.side, self.capacity, self.dropout), rng)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import ModuleType
 from typing import Any, final
 
 import torch
@@ -70,12 +71,17 @@ class DeepKernel(Drawn):
         return self.process.variational_strategy.kl_divergence().sum() / self.examples  # type: ignore[no-any-return, union-attr, operator]
 
 
-def gaussian_process(centers: Centers, classes: int, length: float, seed: int = 0) -> nn.Module:
-    """Independent processes with a scaled RBF kernel each, on the same inducing points, which are learned further."""
+def check_deep_kernel() -> ModuleType:
+    """gpytorch, or one sentence if it is missing."""
     with warnings.catch_warnings():
         # What it compiles with torch.jit when it is imported is its own affair.
         warnings.simplefilter("ignore", DeprecationWarning)
-        gpytorch = needed("gpytorch", "'widemargin[gp]'", "a deep kernel")
+        return needed("gpytorch", "'widemargin[gp]'", "a deep kernel")
+
+
+def gaussian_process(centers: Centers, classes: int, length: float, seed: int = 0) -> nn.Module:
+    """Independent processes with a scaled RBF kernel each, on the same inducing points, which are learned further."""
+    gpytorch = check_deep_kernel()
     batch = torch.Size([classes])
 
     class Process(gpytorch.models.ApproximateGP):  # type: ignore[misc, name-defined]

@@ -1,0 +1,67 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from widemargin import LMS5, MLP, OPEN, SGD, Adam, Ensemble, Linf, Plan, Rng, Single, Updates, Widths, at_input, train
+from widemargin.recipes import standard, udp
+from widemargin.run import jointly
+from widemargin.uncertainty.ensemble import answer_one_by_one, small_of_one_shape, stacked_answer
+
+POINTS = torch.linspace(-1, 1, 18, dtype=torch.float64).view(6, 3)
+
+
+def members(count: int, *widths: int) -> list[MLP]:
+    return [Widths(widths).build(Rng.seeded(seed).generators[0]).double() for seed in range(count)]
+
+
+def test_one_product_agrees_with_the_loop_over_members() -> None:
+    mlps = members(4, 3, 8, 8, 5)
+    assert small_of_one_shape(mlps) == mlps
+    answers, gradients = [], []
+    for answer in (stacked_answer, answer_one_by_one):
+        points = POINTS.clone().requires_grad_()
+        logits = answer(mlps, points)
+        answers.append(logits)
+        parameters = [parameter for mlp in mlps for parameter in mlp.parameters()]
+        gradients.append(torch.autograd.grad(logits.square().sum(), [points, *parameters]))
+    torch.testing.assert_close(*answers, rtol=0, atol=1e-12)
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-11)
+
+
+def test_only_small_mlps_of_one_shape_are_stacked() -> None:
+    hooked = members(2, 3, 8, 2)
+    hooked[0].layers[0].register_forward_hook(lambda module, arguments, output: 2 * output)
+    others: list[list[nn.Module]] = [
+        list(members(1, 3, 8, 2)),
+        [*members(1, 3, 8, 2), *members(1, 3, 9, 2)],
+        [*members(1, 3, 8, 2), nn.Linear(3, 2).double()],
+        list(members(2, 3, 128, 128, 2)),
+        [MLP(3, 8, 2, dropout=0.5).double() for _ in range(2)],
+        list(hooked),
+    ]
+    for networks in others:
+        assert small_of_one_shape(networks) == []
+        expected = torch.stack([network.eval()(POINTS) for network in networks])
+        assert torch.equal(Ensemble(networks).eval().logits(POINTS), expected)
+
+
+@pytest.mark.parametrize(("descent", "close"), [(SGD(0.05), 1e-9), (Adam(0.01), 1e-4)], ids=repr)
+def test_jointly_trained_members_become_what_each_becomes_alone(descent: SGD | Adam, close: float) -> None:
+    cloud = LMS5(count=24).draw()
+    cloud = replace(cloud, points=cloud.points.double())
+    alone, together = members(3, 2, 6, 2), members(3, 2, 6, 2)
+    list(train(Ensemble(together), cloud, standard(), Plan(Updates(15), jointly(descent, 3), 8)))
+    for one, other in zip(alone, together, strict=True):
+        list(train(Single(at_input(one)), cloud, standard(), Plan(Updates(15), descent, 8)))
+        for a, b in zip(one.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=close)
+
+
+def test_members_that_were_trained_before_are_perturbed_together() -> None:
+    trained = members(2, 3, 8, 2)
+    moved = udp(Linf(0.1, OPEN), 0.05, 2).perturb(
+        Ensemble(trained), POINTS, torch.zeros(6, dtype=torch.long), Rng.seeded(0)
+    )
+    assert moved.delta.shape == POINTS.shape
