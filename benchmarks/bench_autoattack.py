@@ -90,9 +90,8 @@ def compare(title: str, network: wm.Network, examples: Examples, ball: Ball, poi
     )
     print(f"    {parts}")
     print(f"    clean {clean:.1%}, robust: pyautoattack {float(other.float().mean()):.1%}, ours", end=" ")
-    print(
-        f"{float(own.float().mean()):.1%}; broken by it alone: {rows(own & ~other)}; by ours alone: {rows(other & ~own)}"
-    )
+    print(f"{float(own.float().mean()):.1%}")
+    print(f"    broken by pyautoattack alone: {rows(own & ~other)}; by ours alone: {rows(other & ~own)}")
 
 
 def rows(flags: Tensor) -> list[int]:

@@ -239,8 +239,7 @@ def _moved(ball: Ball, now: _State, new_share: float) -> Encoded:
 def _sparse_direction(now: _State) -> Encoded:
     """Equal steps along the features of largest slope: two thirds as many as the best point has moved (length 1)."""
     size = now.gradient.flatten(1).abs()
-    features = size.shape[1]
-    place = ((1 - now.moved / features / _SPARSER) * features).long().clamp(0, features - 1)
+    place = size.shape[1] - (now.moved / _SPARSER).long().clamp_min(1)
     least = size.sort(1).values.gather(1, place[:, None])
     signs = now.gradient.flatten(1).sign() * (size >= least)
     return (signs / signs.abs().sum(1, keepdim=True).clamp_min(1)).view_as(now.gradient)

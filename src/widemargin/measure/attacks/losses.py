@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 from torch.nn.functional import cross_entropy as torch_cross_entropy
 
 from widemargin.shapes import Labels, LogProbs, PerSample
@@ -72,8 +74,8 @@ def targeted_dlr(logits: LogProbs, labels: Labels, targets: Labels) -> PerSample
     return towards(logits, labels, targets) / (first - (third + fourth) / 2 + _NOT_ZERO)
 
 
-def likeliest_others(logits: LogProbs, labels: Labels, count: int) -> Labels:
-    """[B, count]: the classes after the label, best first."""
+def likeliest_others(logits: LogProbs, labels: Labels, count: int) -> Int[Tensor, "B count"]:
+    """The classes after the label, best first."""
     if logits.shape[1] <= count:
         raise ValueError(
             f"an attack on {logits.shape[1]} classes can have at most {logits.shape[1] - 1} targets, got {count}"
