@@ -15,7 +15,10 @@ from widemargin.data.examples import Examples
 from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, slices
 from widemargin.measure.attacks.attack import Attack, Classifier, Noise
 from widemargin.measure.attacks.nearer import nearer
-from widemargin.measure.distance import measured
+from widemargin.measure.attacks.rows import wrong
+from widemargin.measure.attacks.standard import standard
+from widemargin.measure.autoattack import under_attack
+from widemargin.measure.distance import NOBODY, check_alone, class_count
 from widemargin.measure.interval import Counted, wilson
 from widemargin.perturb.balls import Ball
 from widemargin.shapes import PerSample
@@ -41,6 +44,8 @@ class Progress:
     """In how many balls the point was attacked."""
     attacks: Int[Tensor, " B"]
     """By how many attacks in all."""
+    by: Int[Tensor, " B"]
+    """Which of the attacks broke it in the ball `breaks`, from 0 on; NOBODY where none did or none was needed."""
 
     @property
     def open(self) -> Bool[Tensor, " B"]:
@@ -102,7 +107,7 @@ def robustness(
     network: Network,
     examples: Examples,
     balls: Sequence[Ball],
-    attacks: Attacks,
+    attacks: Attacks | None = None,
     known_below: PerSample | None = None,
     seed: int = 0,
     rows: int = ROWS_AT_ONCE,
@@ -115,19 +120,23 @@ def robustness(
     16 radii take each point 4 or 5 tests instead of 16.  A wrong place is first brought to the boundary; its distance
     then decides all radii from there on.  If it lies in a ball in which the attacks had failed, the place is believed.
 
-    In balls of a radius up to `known_below` (certified for each point) nothing is attacked.  After every batch `tick`
-    is handed the progress; passed back in, the evaluation goes on from there to the same end.
+    The attacks are the standard's by default.  In balls of a radius up to `known_below` (certified for each point)
+    nothing is attacked.  After every batch `tick` is handed the progress; passed back in, the evaluation goes on from
+    there to the same end.
     """
     balls = _checked(balls)
     certified = torch.zeros(len(examples)) if known_below is None else known_below.detach().cpu()
     if len(certified) != len(examples):
         raise ValueError(f"known_below must have one radius for each of {len(examples)} points, got {len(certified)}")
-    with measured(network) as classify:
-        state = _begun(classify, examples, balls, certified, rows) if progress is None else progress
+    check_alone(network)
+    with under_attack(network):
+        classes = class_count(network, examples)
+        made = attacks or (lambda ball: standard(ball, classes))
+        state = _begun(network, examples, balls, certified, rows) if progress is None else progress
         if len(state.breaks) != len(examples) or int(state.breaks.max()) > len(balls):
             raise ValueError("the progress is that of other examples or balls: begin anew with progress=None")
         while bool(state.open.any()):
-            state = _step(classify, examples, balls, attacks, seed, rows, state)
+            state = _step(network, examples, balls, made, seed, rows, state)
             _check_certificates(state, certified)
             if tick is not None:
                 tick(state)
@@ -164,6 +173,7 @@ def _begun(classify: Classifier, examples: Examples, balls: Sequence[Ball], cert
         torch.where(standing, math.inf, 0.0).double(),
         nothing,
         nothing,
+        torch.full_like(nothing, NOBODY),
     )
 
 
@@ -181,10 +191,11 @@ def _step(
     # The longest queue first: batches stay full for as long as possible.
     tested = int(torch.bincount(waiting, minlength=len(balls))[: len(balls)].argmax())
     numbers = (waiting == tested).nonzero()[:rows, 0]
-    distance, made = _distances_within(classify, examples, balls[tested], attacks(balls[tested]), seed, numbers)
+    distance, made, by = _distances_within(classify, examples, balls[tested], attacks(balls[tested]), seed, numbers)
     radii = torch.tensor([ball.radius for ball in balls], dtype=torch.float64)
     decided = torch.searchsorted(radii, distance * (1 - _ROUNDING))
     breaks = state.breaks[numbers].minimum(decided)
+    by = torch.where(decided < state.breaks[numbers], by, state.by[numbers])
     holds = torch.where(distance < math.inf, state.holds[numbers], tested + 1).minimum(breaks)
     return Progress(
         state.holds.index_put((numbers,), holds),
@@ -192,30 +203,33 @@ def _step(
         state.distance.index_put((numbers,), state.distance[numbers].minimum(distance)),
         state.tests.index_put((numbers,), state.tests[numbers] + 1),
         state.attacks.index_put((numbers,), state.attacks[numbers] + made),
+        state.by.index_put((numbers,), by),
     )
 
 
 def _distances_within(
     classify: Classifier, examples: Examples, ball: Ball, attacks: Sequence[Attack], seed: int, numbers: Tensor
-) -> tuple[Tensor, Tensor]:
-    """To the wrong place that the first successful attack found, and how many attacks it took: [B] each."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """To the wrong place that the first successful attack found, how many attacks it took, and who it was: [B] each."""
     if not attacks:
         raise ValueError(f"there must be at least one attack in {ball!r}, got none")
     inputs, labels = examples.batch(numbers)
     places, standing = inputs.clone(), torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
-    made = torch.zeros(len(inputs), dtype=torch.int64)
-    for i, attack in enumerate(attacks):
+    made, by = torch.zeros(len(inputs), dtype=torch.int64), torch.full((len(inputs),), NOBODY)
+    # As in an evaluation of this ball alone, so that the numbers are the same.
+    noise = Noise(seed, numbers.to(inputs.device))
+    for number, attack in enumerate(attacks):
         left = standing.nonzero()[:, 0]
         if len(left) == 0:
             break
-        noise = Noise(seed, numbers.to(inputs.device)[left], f"{i} {attack!r}")
-        moved = attack(classify, inputs[left], labels[left], noise)
+        moved = attack(classify, inputs[left], labels[left], noise.at(left))
         made[left.cpu()] += 1
         with torch.no_grad():
-            wrong = ~named_right(classify(moved), labels[left])
+            across = wrong(classify(moved), labels[left])
         # An attack that left its ball has found nothing in it.
-        wrong &= ball.norm(moved - inputs[left]) <= ball.radius * (1 + _ROUNDING)
-        places[left[wrong]], standing[left[wrong]] = moved[wrong], False
+        across &= ball.norm(moved - inputs[left]) <= ball.radius * (1 + _ROUNDING)
+        places[left[across]], standing[left[across]] = moved[across], False
+        by[left[across].cpu()] = number
     distance = torch.full((len(inputs),), math.inf, dtype=torch.float64)
     broken = (~standing).nonzero()[:, 0]
     if len(broken):
@@ -224,7 +238,7 @@ def _distances_within(
         # Only a misclassified point has distance 0, and this one was right in its own batch.
         far = torch.where(far > 0, far, before).clamp_min(torch.finfo(torch.float64).tiny)
         distance[broken.cpu()] = far.cpu()
-    return distance, made
+    return distance, made, by
 
 
 def _checked(balls: Sequence[Ball]) -> tuple[Ball, ...]:

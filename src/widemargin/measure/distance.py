@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +16,11 @@ from widemargin.measure.attacks.ddn import DDN
 from widemargin.measure.attacks.fmn import FMN
 from widemargin.measure.attacks.nearer import Nearest, Norm
 from widemargin.measure.attacks.polished import polished
+from widemargin.measure.attacks.rows import wrong
+from widemargin.measure.autoattack import under_attack
 from widemargin.perturb.balls import L2, UNIT, Box
 from widemargin.shapes import Labels, PerSample, Points
-from widemargin.uncertainty.network import Network, in_eval_mode
+from widemargin.uncertainty.network import Network
 
 Tick = Callable[[int], None]
 """Told after every batch how many points are done."""
@@ -91,10 +92,11 @@ class Distances:
         return {repr(attack): int((self.by == i).sum()) for i, attack in enumerate(self.attacks)}
 
 
-def shortest_attacks(norm: Norm, box: Box = UNIT) -> tuple[ShortestAttack, ...]:
+def shortest_attacks(norm: Norm, box: Box, classes: int) -> tuple[ShortestAttack, ...]:
     """Several, because each fails on some networks: the least of them all is the margin."""
-    either: tuple[ShortestAttack, ...] = (FMN(norm, box), FMN(norm, box, targets=3))
-    return (DDN(box), *either) if norm is L2 else either
+    targets = min(3, classes - 1)
+    own = (DDN(box),) if norm is L2 else ()
+    return (*own, FMN(norm, box), FMN(norm, box, targets=targets))
 
 
 def distances(
@@ -112,34 +114,30 @@ def distances(
     Every place was seen to be wrong in a forward pass.  What is drawn for an example follows from the seed and its
     number, so the answer does not depend on how many `rows` are computed at once.  The network stays as it is.
     """
-    attacks = shortest_attacks(norm, box) if attacks is None else tuple(attacks)
-    if not attacks:
-        raise ValueError("distances need at least one attack, got none")
-    found = []
-    with measured(network) as classify:
+    check_alone(network)
+    with under_attack(network):
+        made = shortest_attacks(norm, box, class_count(network, examples)) if attacks is None else tuple(attacks)
+        if not made:
+            raise ValueError("distances need at least one attack, got none")
+        found = []
         for numbers, inputs, labels in slices(examples, rows):
             box.check(inputs)
-            found.append(_nearest(classify, inputs, labels, numbers, norm, box, attacks, seed))
+            found.append(_nearest(network, inputs, labels, numbers, norm, box, made, seed))
             if tick is not None:
                 tick(int(numbers[-1]) + 1)
     distance, places, by = (torch.cat(parts) for parts in zip(*found, strict=True))
-    return Distances(distance, places, by, norm, box, attacks, seed)
+    return Distances(distance, places, by, norm, box, made, seed)
 
 
-@contextmanager
-def measured(network: Network) -> Iterator[Classifier]:
-    """The network as attacks see it: in eval mode and without gradients for its parameters, for as long as it takes."""
+def check_alone(network: Network) -> None:
     if network.abreast != 1:
-        raise ValueError(f"the margin is that of one network, got {network.abreast} abreast: split them first")
-    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    with in_eval_mode(network):
-        for parameter in trained:
-            parameter.requires_grad_(False)
-        try:
-            yield network
-        finally:
-            for parameter in trained:
-                parameter.requires_grad_(True)
+        raise ValueError(f"robustness is that of one network, got {network.abreast} abreast: split them first")
+
+
+def class_count(network: Network, examples: Examples) -> int:
+    inputs, _ = examples.batch(torch.arange(1))
+    with torch.no_grad():
+        return int(network(inputs).shape[-1])
 
 
 def _nearest(
@@ -163,13 +161,12 @@ def _nearest(
     ball = norm(0.0, box)
     seen = Nearest(ball, inputs[left])
     first = by[left]
+    noise = Noise(seed, numbers.to(inputs.device)[left])
     for i, attack in enumerate(attacks):
-        noise = Noise(seed, numbers.to(inputs.device)[left], f"{i} {attack!r}")
-        reached = polished(
-            classify, inputs[left], labels[left], attack(classify, inputs[left], labels[left], noise), ball
-        )
+        reached = attack(classify, seen.inputs, labels[left], noise)
+        reached = polished(classify, seen.inputs, labels[left], reached, ball)
         with torch.no_grad():
-            wrong = ~named_right(classify(reached), labels[left])
-        first = torch.where(seen.see(reached, wrong), i, first)
+            across = wrong(classify(reached), labels[left])
+        first = torch.where(seen.see(reached, across), i, first)
     distance[left], places[left], by[left] = seen.distance, seen.places, first
     return distance, places, by

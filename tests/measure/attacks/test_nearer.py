@@ -6,7 +6,7 @@ from torch import Tensor
 
 from linear_oracle import KINDS, NORMS, Kind, known_distances, shortest_climb
 from widemargin import L1, L2, OPEN, UNIT, Linf, Rng
-from widemargin.measure.attacks.nearer import Norm, ahead, nearer, plainly_wrong
+from widemargin.measure.attacks.nearer import Norm, nearer, plainly_wrong
 from widemargin.measure.attacks.polished import polished, shortest
 
 CENTERS = Rng.seeded(2).uniform(torch.empty(40, 5)) - 0.5
@@ -53,9 +53,7 @@ def test_who_is_done_leaves_the_batch() -> None:
     assert len(asked) < 32
 
 
-def test_the_lead_of_the_best_other_class() -> None:
-    answers = torch.tensor([[1.0, 3.0, 2.0], [1.0, 3.0, 2.0]])
-    assert ahead(answers, torch.tensor([0, 1])).tolist() == [2.0, -1.0]
+def test_a_tie_is_not_plainly_wrong() -> None:
     tie = torch.tensor([[1.0, 1.0 + 1e-7], [1.0, 1.1], [torch.nan, 0.0], [2.0, 1.0]])
     assert plainly_wrong(tie, torch.zeros(4, dtype=torch.int64)).tolist() == [False, True, True, False]
 

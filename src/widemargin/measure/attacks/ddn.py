@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from widemargin.measure.attacks.attack import Classifier, Noise
-from widemargin.measure.attacks.nearer import Nearest, fade, farthest, per_row, slope
+from widemargin.measure.attacks.nearer import Nearest, fade, farthest
+from widemargin.measure.attacks.rows import per_row, slope, wrong
 from widemargin.perturb.balls import L2, OPEN, UNIT, Box
 from widemargin.shapes import Labels, Points
 
@@ -37,14 +39,13 @@ class DDN:
         seen, most = Nearest(ball, inputs), farthest(ball, inputs)
         delta, radius = torch.zeros_like(inputs), torch.zeros_like(most)
         for step in range(self.steps):
-            wrong, height, gradient = slope(
-                classify, inputs + delta, labels, lambda answers: _log_odds(answers, labels)
-            )
-            seen.see(inputs + delta, wrong)
+            answers, height, gradient = slope(classify, inputs + delta, partial(_log_odds, labels=labels))
+            across = wrong(answers, labels)
+            seen.see(inputs + delta, across)
             if step == 0:
                 radius = first_radius(height, ball.dual_norm(gradient), most)
             else:
-                radius = (radius * torch.where(wrong, 1 - self.gamma, 1 + self.gamma)).minimum(most)
+                radius = (radius * torch.where(across, 1 - self.gamma, 1 + self.gamma)).minimum(most)
             uphill = direction(self.box.inward(gradient, inputs + delta), noise, step)
             delta = delta + per_row(radius, delta) * fade(1.0, 0.01, step / self.steps) * uphill
             delta = self.box.clamp(sphere.steepest(delta) * per_row(radius, delta), inputs)
@@ -57,7 +58,7 @@ def direction(gradient: Tensor, noise: Noise, step: int) -> Tensor:
     flat = (gradient.flatten(1) == 0).all(1)
     if not bool(flat.any()):
         return unit
-    drawn = noise.of("direction").at(flat).normal(gradient[0].numel(), draw=step).to(gradient)
+    drawn = noise.of("where it is flat").at(flat).normal(gradient[0].numel(), draw=step).to(gradient)
     unit[flat] = L2(1.0, OPEN).steepest(drawn.view_as(gradient[flat]))
     return unit
 

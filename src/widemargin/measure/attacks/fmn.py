@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from widemargin.measure.attacks.attack import Classifier, Noise
 from widemargin.measure.attacks.ddn import check_steps, direction
-from widemargin.measure.attacks.nearer import Height, Nearest, Norm, ahead, fade, farthest, per_row, slope
-from widemargin.measure.attacks.polished import difference, shortest
+from widemargin.measure.attacks.losses import margin, towards
+from widemargin.measure.attacks.nearer import Nearest, Norm, fade, farthest
+from widemargin.measure.attacks.polished import shortest
+from widemargin.measure.attacks.rows import per_row, slope, wrong
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Linf
 from widemargin.shapes import Labels, Points
 
@@ -52,30 +56,34 @@ class FMN:
     def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
         seen = Nearest(self.norm(0.0, self.box), inputs)
         if self.targets == 0:
-            self._descend(classify, labels, lambda answers: ahead(answers, labels), seen, noise)
+            self._descend(classify, labels, lambda answers: -margin(answers, labels), seen, noise)
         else:
             for rival in nearest_classes(classify, inputs, labels, seen.ball)[:, : self.targets].unbind(1):
-                self._descend(classify, labels, difference(rival, labels), seen, noise)
+                self._descend(classify, labels, partial(towards, labels=labels, targets=rival), seen, noise)
         return seen.places
 
-    def _descend(self, classify: Classifier, labels: Labels, height: Height, seen: Nearest, noise: Noise) -> None:
+    def _descend(
+        self, classify: Classifier, labels: Labels, height: Callable[[Tensor], Tensor], seen: Nearest, noise: Noise
+    ) -> None:
         inputs, ball, unit = seen.inputs, seen.ball, self.norm(1.0, OPEN)
         # As long in the linf norm as one feature: a step of share 1 crosses the ball in any norm.
         length = inputs[0].numel() ** 0.5 if self.norm is Linf else 1.0
         most = farthest(ball, inputs)
-        _, heights, gradient = slope(classify, inputs, labels, height)
-        delta = shortest(gradient, _BEYOND * -heights, ball, inputs)
+        _, heights, gradient = slope(classify, inputs, height)
+        # Where the gradient all but vanishes the linear model has no boundary within reach.
+        delta = shortest(gradient, _BEYOND * -heights, ball, inputs).nan_to_num(0, 0, 0)
         radius = ball.norm(delta)
         found = torch.zeros_like(radius, dtype=torch.bool)
         for step in range(self.steps):
             done = step / self.steps
-            wrong, heights, gradient = slope(classify, inputs + delta, labels, height)
-            seen.see(inputs + delta, wrong)
-            found |= wrong
+            answers, heights, gradient = slope(classify, inputs + delta, height)
+            across = wrong(answers, labels)
+            seen.see(inputs + delta, across)
+            found |= across
             gamma = fade(self.gamma, 0.001, done)
             estimate = ball.norm(delta) + heights.abs() / ball.dual_norm(gradient)
             estimate = torch.where(found | ~estimate.isfinite(), 0.0, estimate)
-            radius = torch.where(wrong, radius * (1 - gamma), (radius * (1 + gamma)).maximum(estimate))
+            radius = torch.where(across, radius * (1 - gamma), (radius * (1 + gamma)).maximum(estimate))
             radius = torch.where(radius > 0, radius, 1.0).minimum(most)
             uphill = direction(self.box.inward(gradient, inputs + delta), noise, step) * length
             scale = per_row(radius, delta)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from widemargin.measure.accuracy import named_right
 from widemargin.measure.attacks.attack import Classifier
-from widemargin.perturb.balls import L1, L2, Ball, Linf
+from widemargin.measure.attacks.losses import margin
+from widemargin.measure.attacks.rows import per_row, wrong
+from widemargin.perturb.balls import L1, L2, Ball, Box, Linf
 from widemargin.shapes import Labels, LogProbs, PerSample, Points
 
 Norm = type[Linf] | type[L2] | type[L1]
 """A norm is named by its ball: Linf, L2 or L1."""
-Height = Callable[[Tensor], Tensor]
-"""From logits [B C] to what is to be climbed [B]."""
 
 
 def nearer(classify: Classifier, inputs: Points, labels: Labels, places: Points) -> Points:
@@ -27,7 +24,7 @@ def nearer(classify: Classifier, inputs: Points, labels: Labels, places: Points)
     batch as soon as its bracket is as narrow as its numbers allow.
     """
     with torch.no_grad():
-        found = ~named_right(classify(places), labels)
+        found = wrong(classify(places), labels)
         best = torch.where(per_row(found, inputs), places, inputs)
         high = torch.ones(len(inputs), dtype=inputs.dtype, device=inputs.device)
         low = torch.zeros_like(high)
@@ -37,40 +34,17 @@ def nearer(classify: Classifier, inputs: Points, labels: Labels, places: Points)
             tried = start + per_row(middle, start) * (end - start)
             # Rounding must not carry it out of the box.
             tried = tried.clamp(torch.minimum(start, end), torch.maximum(start, end))
-            wrong = plainly_wrong(classify(tried), labels[open_])
-            low[open_] = torch.where(wrong, low[open_], middle)
-            high[open_] = torch.where(wrong, middle, high[open_])
-            best[open_] = torch.where(per_row(wrong, tried), tried, best[open_])
+            across = plainly_wrong(classify(tried), labels[open_])
+            low[open_] = torch.where(across, low[open_], middle)
+            high[open_] = torch.where(across, middle, high[open_])
+            best[open_] = torch.where(per_row(across, tried), tried, best[open_])
         return best
-
-
-def ahead(answers: LogProbs, labels: Labels) -> PerSample:
-    """By how much the best other class leads: negative where the classifier is right."""
-    own = answers.gather(1, labels[:, None])[:, 0]
-    return answers.scatter(1, labels[:, None], -torch.inf).amax(1) - own
 
 
 def plainly_wrong(answers: LogProbs, labels: Labels) -> Tensor:
     """Wrong by more than rounding: such a place is still wrong when computed in another batch."""
     rounding = 16 * _precision(answers) * answers.abs().amax(1)
-    return ~named_right(answers, labels) & ~(ahead(answers, labels) <= rounding)
-
-
-class Slope(NamedTuple):
-    """What one forward and one backward pass tell of a place."""
-
-    wrong: Tensor
-    height: PerSample
-    gradient: Points
-
-
-def slope(classify: Classifier, places: Points, labels: Labels, height: Height) -> Slope:
-    with torch.enable_grad():
-        places = places.detach().requires_grad_()
-        answers = classify(places)
-        heights = height(answers)
-        (gradient,) = torch.autograd.grad(heights.sum(), places)
-    return Slope(~named_right(answers.detach(), labels), heights.detach(), gradient.nan_to_num(0, 0, 0))
+    return wrong(answers, labels) & ~(-margin(answers, labels) <= rounding)
 
 
 class Nearest:
@@ -82,14 +56,10 @@ class Nearest:
         self.places = inputs.clone()
         self.distance = torch.full((len(inputs),), torch.inf, dtype=inputs.dtype, device=inputs.device)
 
-    @property
-    def found(self) -> Tensor:
-        return self.distance < torch.inf
-
-    def see(self, places: Points, wrong: Tensor) -> Tensor:
-        """Which of these are wrong and nearer than any before."""
+    def see(self, places: Points, across: Tensor) -> Tensor:
+        """Which of these are across the boundary and nearer than any before."""
         distance = self.ball.norm(places - self.inputs)
-        better = wrong & (distance < self.distance)
+        better = across & (distance < self.distance)
         self.distance = torch.where(better, distance, self.distance)
         self.places = torch.where(per_row(better, places), places, self.places)
         return better
@@ -101,13 +71,15 @@ def farthest(ball: Ball, inputs: Points) -> PerSample:
     return ball.norm(torch.maximum(-down, up).expand_as(inputs))
 
 
+def inside(box: Box, places: Points) -> Points:
+    """Places that rounding carried out of the box, back on its edge: exact, for so small a difference is."""
+    down, up = box.room(places)
+    return places + up.clamp_max(0) + down.clamp_min(0)
+
+
 def fade(first: float, last: float, done: float) -> float:
     """From first to last along half a cosine."""
     return last + (first - last) * (1 + math.cos(math.pi * done)) / 2
-
-
-def per_row(values: Tensor, like: Tensor) -> Tensor:
-    return values.view(-1, *[1] * (like.ndim - 1))
 
 
 def _precision(like: Tensor) -> float:

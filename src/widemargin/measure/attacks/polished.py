@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from widemargin.measure.attacks.attack import Classifier
-from widemargin.measure.attacks.nearer import Height, nearer, per_row, plainly_wrong, slope
+from widemargin.measure.attacks.losses import towards
+from widemargin.measure.attacks.nearer import inside, nearer, plainly_wrong
+from widemargin.measure.attacks.rows import per_row, slope
 from widemargin.perturb.balls import L1, Ball, Linf
 from widemargin.shapes import Labels, PerSample, Points
 
@@ -27,7 +31,7 @@ def polished(
 
     Any ball of the norm will do: its radius is not used.
     """
-    places = nearer(classify, inputs, labels, places)
+    places = nearer(classify, inputs, labels, inside(ball.box, places))
     distance = ball.norm(places - inputs)
     part = torch.ones_like(distance)
     moving = (distance > 0).nonzero()[:, 0]
@@ -51,26 +55,16 @@ def _next_place(
 ) -> Points:
     with torch.no_grad():
         rival = classify(places).scatter(1, labels[:, None], -torch.inf).argmax(1)
-    _, height, gradient = slope(classify, places, labels, difference(rival, labels))
+    _, height, gradient = slope(classify, places, partial(towards, labels=labels, targets=rival))
     needed = (gradient * (places - inputs)).flatten(1).sum(1) - height
     way = (places - inputs).lerp(shortest(gradient, _BEYOND * needed, ball, inputs), per_row(part, inputs))
     # A boundary that bends away is only met farther out; beyond the distance already reached it would be no gain.
     stretch = ball.norm(places - inputs) / ball.norm(way).clamp_min(_tiny(way))
-    near, far = inputs + way, inputs + ball.box.clamp(way * per_row(stretch, way), inputs)
+    far = way * per_row(stretch, way)
+    near, far = (inside(ball.box, inputs + ball.box.clamp(delta, inputs)) for delta in (way, far))
     with torch.no_grad():
         met = plainly_wrong(classify(near), labels)
     return nearer(classify, inputs, labels, torch.where(per_row(met, near), near, far))
-
-
-def difference(rival: Labels, labels: Labels) -> Height:
-    """By how much one class leads another."""
-    pair = torch.stack([rival, labels], 1)
-
-    def height(answers: Tensor) -> Tensor:
-        ahead, own = answers.gather(1, pair).unbind(1)
-        return ahead - own
-
-    return height
 
 
 def shortest(gradient: Points, needed: PerSample, ball: Ball, center: Points) -> Points:

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+import torch
+
+from digits import conv_net, foolbox_places
+from linear_oracle import KINDS, NORMS, Kind, known_distances
+from widemargin import L1, L2, OPEN, UNIT, Linf
+from widemargin.measure.attacks.attack import Noise
+from widemargin.measure.attacks.fmn import FMN, nearest_classes
+from widemargin.measure.attacks.nearer import Norm, nearer
+
+THEIRS = {Linf: "LInfFMNAttack", L2: "L2FMNAttack", L1: "L1FMNAttack"}
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name != "table"], ids=repr)
+def test_for_linear_classes_the_answer_is_known(kind: Kind, norm: Norm) -> None:
+    network, cloud = kind.draw(60)
+    attack = FMN(norm, kind.box, targets=1)
+    places = attack(network.requires_grad_(False), cloud.points, cloud.labels, Noise(0, torch.arange(60)))
+    kind.box.check(places)
+    ratio = norm(0.0).norm(places - cloud.points).double().numpy() / known_distances(network, cloud, norm, kind.box)
+    assert ratio.min() > 0.999
+    assert np.quantile(ratio, 0.99) < 1.02
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+def test_on_a_small_conv_net_it_is_no_worse_than_foolbox(norm: Norm) -> None:
+    network, inputs, labels = conv_net()
+    theirs = foolbox_places(THEIRS[norm])
+    ours = FMN(norm)(network, inputs, labels, Noise(0, torch.arange(len(inputs))))
+    assert bool((network(ours).argmax(1) != labels).all())
+    found = [nearer(network, inputs, labels, places) for places in (ours, theirs)]
+    far, known = (norm(0.0).norm(places - inputs) for places in found)
+    known = torch.where(known > 0, known, torch.inf)
+    assert float(far.median()) < 1.01 * float(known.median())
+    assert float((far / known).median()) < 1.01
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+def test_more_targets_come_nearer(norm: Norm) -> None:
+    network, inputs, labels = conv_net()
+    noise = Noise(0, torch.arange(len(inputs)))
+    one, three = (FMN(norm, UNIT, 40, targets=targets)(network, inputs, labels, noise) for targets in (1, 3))
+    far, near = (norm(0.0).norm(places - inputs) for places in (one, three))
+    assert bool((near[far > 0] <= far[far > 0]).all())
+    assert bool((near[far > 0] < 0.99 * far[far > 0]).any())
+
+
+def test_classes_are_sorted_by_their_distance() -> None:
+    kind = KINDS[1]
+    network, cloud = kind.draw(30)
+    for norm in NORMS:
+        order = nearest_classes(network, cloud.points, cloud.labels, norm(0.0, kind.box))
+        assert order.shape == (30, 9)
+        assert not bool((order == cloud.labels[:, None]).any())
+        assert all(len(set(row)) == 9 for row in order.tolist())
+
+
+def test_repr_makes_it_and_wrong_settings_are_refused() -> None:
+    attack = FMN(L1, OPEN, 7, targets=2)
+    assert eval(repr(attack)) == attack
+    assert (attack.name, FMN(L1).name) == ("FMN-T", "FMN")
+    with pytest.raises(ValueError, match=r"^FMN.targets must be a whole number of at least 0, got -1"):
+        FMN(L2, targets=-1)
+    with pytest.raises(ValueError, match=r"^FMN.steps must be a whole number of at least 1, got 0"):
+        FMN(L2, steps=0)

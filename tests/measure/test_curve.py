@@ -1,0 +1,244 @@
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from linear_oracle import KINDS, NORMS, known_distances
+from widemargin import L2, MLP, OPEN, UNIT, Cloud, Linf, Network, Rng, Single, at_input
+from widemargin.measure.attacks.attack import Attack, Classifier, Noise
+from widemargin.measure.attacks.fmn import FMN
+from widemargin.measure.attacks.nearer import Norm
+from widemargin.measure.autoattack import autoattack
+from widemargin.measure.curve import Curve, Progress, bisected, robustness
+from widemargin.measure.interval import wilson
+from widemargin.perturb.balls import Ball
+
+RADII = [0.02 * (i + 1) for i in range(16)]
+BALLS = [Linf(radius) for radius in RADII]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A shortest attack's place, pulled into the ball: exact for linear classifiers."""
+
+    ball: Ball
+    steps: int = 20
+    name = "scaled"
+
+    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, noise: Noise) -> Tensor:
+        found = FMN(type(self.ball), self.ball.box, self.steps)(classify, inputs, labels, noise)
+        return inputs + self.ball.project(found - inputs, inputs)
+
+
+def attacks(ball: Ball) -> Sequence[Attack]:
+    return (Scaled(ball, 5), Scaled(ball))
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+def test_for_two_linear_classes_the_curve_is_known(norm: Norm) -> None:
+    kind = KINDS[0]
+    network, cloud = kind.draw(100)
+    wrong = torch.arange(100) < 7
+    cloud = Cloud(cloud.points, torch.where(wrong, 1 - cloud.labels, cloud.labels))
+    known = torch.tensor(known_distances(network, Cloud(cloud.points, (network(cloud.points)).argmax(1)), norm, UNIT))
+    # Between the points, so that rounding cannot matter.
+    between = known.sort().values
+    radii = ((between[5:-5:6] + between[6:-4:6]) / 2).tolist()
+    curve = robustness(network, cloud, [norm(radius) for radius in radii], attacks)
+    assert (curve.n, len(radii)) == (100, 15)
+    assert [part.count for part in curve.accuracy] == [int(((known > r) & ~wrong).sum()) for r in radii]
+    assert curve.accuracy[3] == wilson(curve.accuracy[3].count, 100)
+    assert curve.clean.count == 93
+    assert bool((curve.low[~wrong] < known[~wrong]).all() and (known[~wrong] < curve.high[~wrong]).all())
+    assert bool((curve.high[wrong] == 0).all() and (curve.low[wrong] == 0).all())
+    assert bool((curve.points.tests[wrong] == 0).all())
+    assert bool((curve.points.tests <= 4).all())
+
+
+@dataclass(frozen=True)
+class Straight:
+    """To the surface of the ball in the direction of the gradient: breaks who is within the radius of a line."""
+
+    ball: Ball
+    name = "straight"
+
+    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, noise: Noise) -> Tensor:
+        places = inputs.detach().requires_grad_()
+        with torch.enable_grad():
+            loss = -classify(places).gather(1, labels[:, None]).sum()
+            (gradient,) = torch.autograd.grad(loss, places)
+        return inputs + self.ball.project(self.ball.radius * self.ball.steepest(gradient), inputs)
+
+
+def bumpy() -> tuple[Network, Cloud]:
+    with Rng.seeded(2).as_global():
+        network = Single(at_input(MLP(4, 32, 3)))
+        points = torch.rand(150, 4)
+        labels = network(points).argmax(1)
+    labels[::10] = (labels[::10] + 1) % 3
+    return network, Cloud(points, labels)
+
+
+def test_nested_balls_say_the_same_as_each_ball_alone() -> None:
+    network, cloud = bumpy()
+    curve = robustness(network, cloud, BALLS, attacks, seed=1)
+    alone = [autoattack(network, cloud, ball, attacks(ball), seed=1) for ball in BALLS]
+    for index, (nested, single) in enumerate(zip(curve.accuracy, alone, strict=True)):
+        # A place found in one ball decides others too, so nested may know more, never less than chance allows.
+        assert nested.count <= int(single.standing.sum()) + 1, index
+        assert nested.count >= int(single.standing.sum()) - 3, index
+    shares = [part.share for part in curve.accuracy]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > shares[-1] + 0.2
+
+
+def test_a_curve_of_16_radii_costs_about_four_evaluations() -> None:
+    network, cloud = bumpy()
+    curve = robustness(network, cloud, BALLS, attacks)
+    assert curve.tests <= 4.5
+    assert curve.points.tests.max() <= 5
+    assert curve.point_attacks <= 2 * 4.5 * curve.n
+    assert curve.radii == tuple(RADII)
+
+
+def test_a_place_that_is_found_decides_all_radii_from_its_distance_on() -> None:
+    """One test each: the middle ball's place lies on the boundary of a line, just beyond the ball before."""
+    layer = nn.Linear(1, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[-1.0], [1.0]]))
+        layer.bias.zero_()
+    cloud = Cloud(torch.tensor([[-0.35], [-3.5], [0.2]]), torch.zeros(3, dtype=torch.int64))
+    balls = [L2(0.1 * (i + 1), OPEN) for i in range(15)]
+    curve = robustness(Single(at_input(layer)), cloud, balls, lambda ball: [Straight(ball)])
+    assert curve.points.distance[:2].tolist() == [pytest.approx(0.35, rel=1e-4), math.inf]
+    assert curve.low.tolist() == pytest.approx([0.3, 1.5, 0])
+    assert curve.high.tolist() == pytest.approx([0.4, math.inf, 0])
+    # 8 (found, decides 4 and up), then 2, 3: the others were decided by the place.
+    assert curve.points.tests.tolist() == [3, 4, 0]
+
+
+@dataclass(frozen=True)
+class FarOnly:
+    """Blind in small balls, although what it finds in large ones lies nearer than those."""
+
+    ball: Ball
+    name = "far only"
+
+    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, noise: Noise) -> Tensor:
+        return Straight(self.ball)(classify, inputs, labels, noise) if self.ball.radius > 0.85 else inputs
+
+
+def test_a_place_is_believed_more_than_an_attack_that_failed() -> None:
+    layer = nn.Linear(1, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[-1.0], [1.0]]))
+        layer.bias.zero_()
+    cloud = Cloud(torch.tensor([[-0.35]]), torch.zeros(1, dtype=torch.int64))
+    balls = [L2(0.1 * (i + 1), OPEN) for i in range(15)]
+    curve = robustness(Single(at_input(layer)), cloud, balls, lambda ball: [FarOnly(ball)])
+    assert (curve.low.item(), curve.high.item()) == pytest.approx((0.3, 0.4))
+
+
+def test_an_interrupted_evaluation_goes_on_to_the_same_end() -> None:
+    network, cloud = bumpy()
+    whole: list[Progress] = []
+    curve = robustness(network, cloud, BALLS, attacks, rows=40, tick=whole.append)
+    assert len(whole) > 5
+    shares = [progress.share_done for progress in whole]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    rest: list[Progress] = []
+    again = robustness(network, cloud, BALLS, attacks, rows=40, progress=whole[2], tick=rest.append)
+    assert len(rest) == len(whole) - 3
+    same(again, curve)
+    same(robustness(network, cloud, BALLS, attacks, rows=40, progress=whole[-1]), curve)
+
+
+@pytest.mark.parametrize("rows", [1, 33])
+def test_a_point_does_not_depend_on_its_batch(rows: int) -> None:
+    network, cloud = bumpy()
+    network, cloud = network.double(), Cloud(cloud.points[:30].double(), cloud.labels[:30])
+    same(robustness(network, cloud, BALLS, attacks, rows=rows), robustness(network, cloud, BALLS, attacks))
+
+
+def same(one: Curve, other: Curve) -> None:
+    assert torch.equal(one.low, other.low)
+    assert torch.equal(one.high, other.high)
+    assert torch.equal(one.points.attacks, other.points.attacks)
+    torch.testing.assert_close(one.points.distance, other.points.distance, rtol=1e-6, atol=0)
+
+
+def test_certified_radii_are_not_attacked() -> None:
+    kind = KINDS[0]
+    network, cloud = kind.draw(60)
+    known = torch.tensor(known_distances(network, cloud, Linf, UNIT))
+    free = robustness(network, cloud, BALLS, attacks)
+    helped = robustness(network, cloud, BALLS, attacks, known_below=0.95 * known)
+    assert torch.equal(helped.low, free.low)
+    assert torch.equal(helped.high, free.high)
+    assert helped.point_attacks < 0.6 * free.point_attacks
+    far = robustness(network, cloud, BALLS, attacks, known_below=torch.full((60,), 9.0, dtype=torch.float64))
+    assert far.point_attacks == 0
+    assert [part.share for part in far.accuracy] == [1.0] * 16
+
+
+def test_a_certificate_that_a_place_refutes_is_an_error() -> None:
+    network, cloud = bumpy()
+    with pytest.raises(ValueError, match=r"^point \d+ is certified up to 0.25, but a wrong place was found at 0\.\d+"):
+        robustness(network, cloud, BALLS, attacks, known_below=torch.full((150,), 0.25))
+
+
+def test_brackets_are_as_narrow_as_asked() -> None:
+    kind = KINDS[4]
+    network, cloud = kind.draw(50)
+    known = torch.tensor(known_distances(network, cloud, L2, OPEN))
+    curve = bisected(network, cloud, L2(0.4, OPEN), attacks, halvings=6)
+    near = known < 0.4
+    assert 10 < near.sum() < 50
+    assert bool((curve.low < known * 1.0001).all() and (known < curve.high * 1.0001).all())
+    torch.testing.assert_close((curve.high - curve.low)[near], torch.full_like(known[near], 0.4 / 64))
+    assert bool((curve.high[~near] == math.inf).all())
+    assert curve.points.tests.max() <= 7
+
+
+def test_the_network_stays_as_it_is() -> None:
+    with Rng.seeded(1).as_global():
+        network = Single(at_input(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 3))))
+    before, chance = copy.deepcopy(network.train().state_dict()), torch.get_rng_state()
+    robustness(network, bumpy()[1], BALLS, attacks)
+    assert all(module.training for module in network.modules())
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in network.parameters())
+    assert torch.equal(torch.get_rng_state(), chance)
+
+
+@pytest.mark.parametrize(
+    ("balls", "message"),
+    [
+        ([], "a curve needs at least one ball, got none"),
+        ([Linf(0.1), L2(0.2)], "all balls of a curve must have the same norm and the same box, got several"),
+        ([Linf(0.1), Linf(0.2, OPEN)], "all balls of a curve must have the same norm and the same box, got several"),
+        ([Linf(0.2), Linf(0.2)], r"radii must ascend, got \[0.2, 0.2\]"),
+    ],
+)
+def test_balls_that_are_not_nested_are_refused(balls: list[Ball], message: str) -> None:
+    network, cloud = bumpy()
+    with pytest.raises(ValueError, match=f"^{message}"):
+        robustness(network, cloud, balls, attacks)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    network, cloud = bumpy()
+    with pytest.raises(ValueError, match=r"^known_below must have one radius for each of 150 points, got 3"):
+        robustness(network, cloud, BALLS, attacks, known_below=torch.zeros(3))
+    progress = robustness(network, cloud, BALLS, attacks).points
+    with pytest.raises(ValueError, match=r"^the progress is that of other examples or balls"):
+        robustness(network, cloud, BALLS[:1], attacks, progress=progress)
+    with pytest.raises(ValueError, match=r"^there must be at least one attack in Linf"):
+        robustness(network, cloud, BALLS, lambda ball: [])
+    with pytest.raises(ValueError, match=r"^halvings must be a whole number of at least 1, got 0"):
+        bisected(network, cloud, Linf(1.0), attacks, 0)

@@ -1,0 +1,158 @@
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from digits import conv_net
+from linear_oracle import KINDS, NORMS, Kind, known_distances
+from widemargin import L1, L2, MLP, OPEN, UNIT, Cloud, Ensemble, FromSklearn, Linf, Network, Rng, Single, at_input
+from widemargin.measure.accuracy import right
+from widemargin.measure.attacks.ddn import DDN
+from widemargin.measure.attacks.fmn import FMN
+from widemargin.measure.attacks.nearer import Norm
+from widemargin.measure.distance import NOBODY, Distances, distances
+from widemargin.measure.margin import margins
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+def test_for_linear_classifiers_the_answer_is_known(kind: Kind, norm: Norm) -> None:
+    network, cloud = kind.draw(60)
+    wrong = torch.arange(60) % 10 == 0
+    labels = torch.where(wrong, (cloud.labels + 1) % kind.classes, cloud.labels)
+    found = distances(network, Cloud(cloud.points, labels), norm, kind.box)
+    assert bool((found.distance[wrong] == 0).all())
+    ratio = (found.distance.double().numpy() / known_distances(network, cloud, norm, kind.box))[~wrong.numpy()]
+    assert ratio.min() > 0.999
+    assert np.quantile(ratio, 0.99) < 1.01
+    kind.box.check(found.places)
+    assert not right(network, Cloud(found.places, labels)).any()
+
+
+def moons() -> tuple[Network, Cloud]:
+    cloud = FromSklearn("moons", count=60, noise=0.1).draw()
+    with Rng.seeded(0).as_global():
+        network = Single(at_input(MLP(2, 32, 32, 2)))
+        optimizer = torch.optim.Adam(network.parameters(), 1e-2)
+        for _ in range(150):
+            optimizer.zero_grad()
+            nn.functional.nll_loss(network(cloud.points), cloud.labels).backward()
+            optimizer.step()
+    return network, cloud
+
+
+def test_in_the_plane_it_is_the_margin_that_the_grid_sees() -> None:
+    network, cloud = moons()
+    exact, found = margins(network, cloud), distances(network, cloud, L2, OPEN)
+    known = np.isfinite(exact.margin) & (exact.margin > 0)
+    assert known.sum() > 50
+    ratio = found.distance.double().numpy()[known] / exact.margin[known]
+    assert ratio.min() > 0.999
+    assert np.median(ratio) < 1.02
+    assert ratio.mean() < 1.02
+
+
+DIGITS = (DDN(UNIT, 20), FMN(L2, UNIT, 20))
+
+
+def digits(rows: int = 40) -> tuple[Network, Cloud]:
+    network, inputs, labels = conv_net(rows)
+    return Single(at_input(network)).double(), Cloud(inputs.double(), labels)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 39])
+def test_a_point_does_not_depend_on_its_batch(rows: int) -> None:
+    network, cloud = digits()
+    cloud = Cloud(cloud.points[:8], cloud.labels[:8]) if rows == 1 else cloud
+    once, again = (distances(network, cloud, L2, UNIT, DIGITS, rows=many) for many in (500, rows))
+    torch.testing.assert_close(again.distance, once.distance, rtol=1e-6, atol=0)
+    torch.testing.assert_close(again.places, once.places, rtol=1e-4, atol=1e-5)
+
+
+def test_the_same_seed_finds_the_same_and_more_attacks_find_no_less() -> None:
+    network, cloud = digits()
+    once, again = (distances(network, cloud, L2, UNIT, DIGITS, seed=3) for _ in range(2))
+    assert torch.equal(once.distance, again.distance)
+    assert torch.equal(once.by, again.by)
+    alone = distances(network, cloud, L2, UNIT, DIGITS[:1], seed=3)
+    assert bool((once.distance <= alone.distance).all())
+    assert torch.equal(once.distance[once.by == 0], alone.distance[once.by == 0])
+    assert sum(once.found_by.values()) == 40
+    assert set(once.found_by) == set(map(repr, DIGITS))
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+def test_every_place_is_as_far_as_it_says_in_the_box_and_wrong(norm: Norm) -> None:
+    network, inputs, labels = conv_net(40)
+    shifted = torch.where(torch.arange(40) < 4, (labels + 1) % 10, labels)
+    found = distances(Single(at_input(network)), Cloud(inputs, shifted), norm)
+    UNIT.check(found.places)
+    torch.testing.assert_close(norm(0.0).norm(found.places - inputs), found.distance)
+    for alone in range(40):
+        assert int(network(found.places[alone : alone + 1]).argmax()) != int(shifted[alone])
+    assert bool((found.distance[:4] == 0).all() and (found.by[:4] == NOBODY).all())
+    assert found.misclassified == 0.1
+    assert found.unbroken == 0
+
+
+def test_the_network_stays_as_it_is() -> None:
+    with Rng.seeded(1).as_global():
+        layers = [nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(), nn.Linear(8, 3)]
+        network = Single(at_input(nn.Sequential(*layers)))
+        cloud = Cloud(torch.randn(20, 2), torch.arange(20) % 3)
+    network.train()
+    before, chance = copy.deepcopy(network.state_dict()), torch.get_rng_state()
+    distances(network, cloud, Linf, OPEN)
+    assert all(module.training for module in network.modules())
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in network.parameters())
+    assert torch.equal(torch.get_rng_state(), chance)
+
+
+def test_an_ensemble_is_measured_as_it_answers() -> None:
+    with Rng.seeded(1).as_global():
+        network = Ensemble([MLP(2, 8, 3) for _ in range(3)])
+        points = torch.randn(20, 2)
+    cloud = Cloud(points, network(points).argmax(1))
+    found = distances(network, cloud, L2, OPEN, attacks := (FMN(L2, OPEN, 20),))
+    reached = found.distance < math.inf
+    assert reached.any()
+    assert bool((network(found.places[reached]).argmax(1) != cloud.labels[reached]).all())
+    assert found.attacks == attacks
+
+
+def test_without_a_boundary_nothing_is_found() -> None:
+    layer = nn.Linear(2, 2)
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.bias.copy_(torch.tensor([1.0, 0.0]))
+    cloud = Cloud(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]))
+    done: list[int] = []
+    for norm in NORMS:
+        found = distances(Single(at_input(layer)), cloud, norm, OPEN, rows=3, tick=done.append)
+        assert found.distance.tolist() == [math.inf] * 3 + [0.0]
+        assert torch.equal(found.places, cloud.points)
+        assert (found.unbroken, found.misclassified, found.mean) == (0.75, 0.25, math.inf)
+    assert done == [3, 4] * 3
+
+
+def test_the_distribution_is_of_all_points() -> None:
+    distance = torch.tensor([0.0, 4.0, 1.0, math.inf, 2.0])
+    nobody = torch.full((5,), NOBODY)
+    found = Distances(distance, torch.zeros(5, 2), nobody, L1, OPEN, (FMN(L1, OPEN),), 0)
+    assert (found.n, found.min, found.median, found.mean) == (5, 0, 2, math.inf)
+    assert found.quantiles == {0.05: 0, 0.25: 1, 0.5: 2, 0.75: 4, 0.95: math.inf}
+    assert (found.misclassified, found.unbroken) == (0.2, 0.2)
+    assert [found.accuracy(radius) for radius in (0, 1, 3, 9)] == [0.8, 0.6, 0.4, 0.2]
+    assert found.of_right.tolist() == [4.0, 1.0, math.inf, 2.0]
+
+
+def test_what_cannot_be_measured_is_refused() -> None:
+    network, cloud = digits(4)
+    with pytest.raises(ValueError, match=r"^distances need at least one attack, got none"):
+        distances(network, cloud, L2, UNIT, ())
+    with pytest.raises(ValueError, match=r"^points must lie in the box \[0, 1\]"):
+        distances(network, Cloud(cloud.points + 1, cloud.labels), L2)
