@@ -132,7 +132,7 @@ def _gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
     a, b = (a.mT if node.get("transA", 0) else a), (b.mT if node.get("transB", 0) else b)
     if c is not None and c.ndim == 1 and node.get("alpha", 1.0) == node.get("beta", 1.0) == 1.0:
         return torch.addmm(c, a, b)
-    product = node.get("alpha", 1.0) * (a @ b)
+    product: Tensor = node.get("alpha", 1.0) * (a @ b)
     return product if c is None else product + node.get("beta", 1.0) * c
 
 
@@ -325,7 +325,7 @@ def _graph(onnx: Any, model: Any, folder: Path) -> tuple[Graph, tuple[str, ...]]
     given = [value for value in graph.input if value.name not in stored]
     if len(given) != 1 or len(graph.output) != 1:
         raise ValueError(f"it must have one input and one output, got {len(given)} and {len(graph.output)}")
-    answer, notes = graph.output[0].name, ()
+    answer, notes = graph.output[0].name, tuple[str, ...]()
     if steps and steps[-1].operator == "Softmax" and steps[-1].outputs == (answer,) and _over_classes(steps[-1]):
         answer, notes = steps.pop().inputs[0], ("its last softmax was left off, so that it returns logits",)
     dims = given[0].type.tensor_type.shape.dim
