@@ -96,7 +96,7 @@ def _read(archive: zipfile.ZipFile) -> tuple[Graph, tuple[str, ...]]:
         raise ValueError("it holds compiled code: export the network with torch.export.save alone")
     programs = [name for name in names if re.search(r"(^|/)(models/[^/]+|serialized_exported_program)\.json$", name)]
     if len(programs) != 1:
-        raise ValueError(f"it must hold one exported program, got {len(programs)}")
+        raise ValueError(f"it must hold one exported program, got {len(programs)}: it may be cut short")
     program = json.loads(archive.read(programs[0]))
     module = program["graph_module"]
     stored, given = _inputs(archive, programs[0], module["signature"]["input_specs"])
