@@ -13,7 +13,7 @@ from widemargin import L1, L2, MLP, OPEN, Box, Cloud, Ensemble, Linf, Network, R
 from widemargin.measure import diagnostics as d
 from widemargin.perturb.balls import Ball
 
-ROWS = 40
+ROWS = 80
 BALL = Linf(0.1)
 
 
