@@ -29,6 +29,7 @@ from widemargin.conduct.export import trained
 from widemargin.conduct.folder import RunFolder
 
 WORDS = {"eps": 0.2, "alpha": 0.1, "steps": 2, "weight": 0.5, "patience": 1, "scale": 0.1, "measure": "gap"}
+STANDARD, DIGITS_UDP = "--data digits --method standard", "--data digits --method udp"
 UDP = "--data digits --fraction .1 --method udp --eps .2 --alpha .1 --steps 2"
 
 
@@ -83,6 +84,63 @@ def test_the_same_words_make_the_same_run_and_others_are_refused(capsys: pytest.
     assert "here holds another run" in refused(f"{words} --seed 1", capsys)
 
 
+@pytest.mark.parametrize(
+    ("words", "members"),
+    [
+        ("--members 2 --measure mutual-information", "Members(count=2)"),
+        ("--dropout-draws 3", "DropoutDraws(draws=3, renewal=PerSearch(), over=EveryDropout())"),
+    ],
+)
+def test_train_resume_and_export_several_members(words: str, members: str, tmp_path: Path) -> None:
+    widemargin(f"train {UDP} --epochs 1 --out here {words}")
+    before = Path("here/last.safetensors").read_bytes()
+    widemargin("resume here")
+    assert Path("here/last.safetensors").read_bytes() == before
+    trial, network = trained(RunFolder(tmp_path / "here"), "last")
+    assert repr(trial.members) == members
+    widemargin("export here --to model.pt2 --weights last")
+    widemargin("export here --to model.safetensors --weights last")
+    points = torch.rand(5, 1, 8, 8)
+    torch.testing.assert_close(torch.export.load("model.pt2").module()(points), network(points))
+    torch.testing.assert_close(network(points).exp().sum(-1), torch.ones(5))
+    assert load_file("model.safetensors").keys() == network.state_dict().keys()
+
+
+def test_train_a_deep_kernel_on_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 80)
+    np.savez("own.npz", x=(rng.normal(0, 0.3, (80, 3)) + labels[:, None]).astype(np.float32), y=labels)
+    widemargin("train --data own.npz --method udp --eps .1 --alpha .1 --steps 1 --epochs 2 --out here --deep-kernel")
+    trial, network = trained(RunFolder(Path("here")), "last")
+    assert repr(trial.network).startswith("ResidualShape(inputs=3, classes=2, width=64")
+    assert network(torch.zeros(4, 3)).shape == (4, 2)
+    widemargin("export here --to model.safetensors")
+    assert "a deep kernel can be exported as .safetensors only" in refused("export here --to model.pt2", capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "shape", "members"),
+    [
+        ("lenet", {"dropout": 0.3}, "dropout=0.3)", "OneNetwork"),
+        ("lenet", {"dropout_draws": 4}, "dropout=0.2)", "DropoutDraws"),
+        ("lenet", {"deep_kernel": True}, "capacity=1)", "DeepKernelGP"),
+        ("resnet18", {"deep_kernel": True}, "he_normal=False)", "DeepKernelGP"),
+        ("resnet18", {"members": 2}, "he_normal=False)", "Members"),
+        ("resnet18-dropout", {"dropout_draws": 4, "dropout": 0.1}, "dropout=0.1)", "DropoutDraws"),
+    ],
+)
+def test_words_for_members(name: str, words: dict[str, float], shape: str, members: str) -> None:
+    trial = chosen(Choice("digits", "standard", name, **words))[1]
+    assert repr(trial.network).endswith(shape)
+    assert type(trial.members).__name__ == members
+
+
+def test_members_get_the_rate_of_one_under_sgd() -> None:
+    descents = [chosen(Choice("digits", "standard", optimizer="sgd", members=m))[1].plan.descent for m in (None, 4)]
+    assert [descent.rate for descent in descents] == [0.15, 0.6]
+    assert [descent.weight_decay for descent in descents] == [5e-4, 1.25e-4]
+
+
 @pytest.mark.slow
 def test_onnx(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
@@ -108,7 +166,10 @@ def test_every_recipe_has_its_words(name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("--data digits --method udp --eps .2", "udp needs --alpha and --steps: it takes --eps, --alpha, --steps, --measure"),
+        (
+            "--data digits --method udp --eps .2",
+            "udp needs --alpha and --steps: it takes --eps, --alpha, --steps, --measure",
+        ),
         ("--data digits --method udp --eps 1 --alpha 1 --steps 1 --measure doubt", "--measure must be one of entropy"),
         ("--data digits --method standard --eps .2", "standard takes no --eps: it takes nothing"),
         ("--data digits --method fgsm --eps .2 --weight 1", "fgsm takes no --weight: it takes --eps"),
@@ -123,6 +184,31 @@ def test_every_recipe_has_its_words(name: str) -> None:
         ("--data digits --method standard --batch 5000", "the batch size must be in 1..1300"),
         ("--data digits --method standard --rate 0", "Adam.rate must be in"),
         ("--data digits --method standard --device gpu", "--device must be one that this computer has"),
+        (
+            "--data digits --method standard --members 2 --dropout-draws 3",
+            "--members and --dropout-draws are different",
+        ),
+        ("--data digits --method standard --members 1", "Members.count must be a whole number of at least 2"),
+        ("--data digits --method standard --members 2 --latent", "--members have latent spaces of their own"),
+        ("--data digits --method standard --dropout-draws 0", "DropoutDraws.draws must be"),
+        (
+            "--data digits --method standard --dropout-draws 3 --dropout 0",
+            "--dropout-draws needs dropout, got --dropout 0",
+        ),
+        (
+            "--data digits --method standard --dropout-draws 3 --network resnet18",
+            "--dropout-draws needs dropout layers, which",
+        ),
+        (
+            "--data digits --method standard --dropout .1 --network resnet18",
+            "--dropout is for lenet, an mlp or resnet18-dropout",
+        ),
+        ("--data digits --method standard --dropout 1", "dropout is the probability of losing a feature"),
+        ("--data digits --method standard --deep-kernel --dropout .1", "--deep-kernel draws from its process"),
+        (
+            "--data digits --method udp --eps 1 --alpha 1 --steps 1 --measure mutual-information",
+            "--measure mutual-info",
+        ),
         ("--data digits --method standard --fraction 2", "ImageSet.fraction must be in"),
     ],
 )

@@ -32,9 +32,12 @@ from widemargin.data.images import ImageSet
 from widemargin.data.own import ImageFolder, Npz, OwnData, Table
 from widemargin.networks.mlp import Widths
 from widemargin.networks.named import DropoutResNetShape, LeNetShape, ResNetShape
+from widemargin.networks.spectral import ResidualShape
 from widemargin.perturb.objectives import Pair
-from widemargin.run import AtModule, BeforeHead, Trial, Validation
+from widemargin.run import AtModule, BeforeHead, DeepKernelGP, DropoutDraws, Members, Trial, Validation
 from widemargin.shapes import PerSample
+from widemargin.uncertainty.drawn import PerStep
+from widemargin.uncertainty.dropout import LastDropout
 
 TRIAL = Trial(ImageSet("digits"), LeNetShape(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))
 PLANS = [
@@ -45,6 +48,9 @@ OTHERS = [
     replace(TRIAL, data=OwnData(Table("a.csv", "kind"), 0.2, 0.3, 4), network=Widths((3, 8, 2))),
     replace(TRIAL, data=OwnData(ImageFolder("a", "L", (8, 9))), network=ResNetShape(width=8), place=BeforeHead()),
     replace(TRIAL, data=OwnData(Npz("a.npz")), network=DropoutResNetShape(), place=AtModule("encoder.stage1")),
+    replace(TRIAL, members=Members(3)),
+    replace(TRIAL, network=LeNetShape(side=8, dropout=0.1), members=DropoutDraws(3, PerStep(), LastDropout())),
+    replace(TRIAL, network=ResidualShape(3, 2), members=DeepKernelGP(7, 3, 0.9)),
     replace(TRIAL, network=OwnNetwork("a.py", "Net", "0123"), validation=Validation(3, udp(Linf(1), 1, 1).perturb)),
 ]
 
@@ -126,6 +132,15 @@ def test_what_is_no_run_is_one_sentence(content: str, sentence: str, tmp_path: P
     with pytest.raises(ValueError, match=sentence) as raised:
         read_trial(tmp_path / "run.yaml")
     assert "\n" not in str(raised.value)
+
+
+def test_a_run_from_before_there_were_members_has_one_network(tmp_path: Path) -> None:
+    content = plain(TRIAL)
+    del content["Trial"]["members"]
+    del content["Trial"]["network"]["LeNetShape"]["dropout"]
+    (tmp_path / "run.yaml").write_text(written({"run": content}))
+    assert read_trial(tmp_path / "run.yaml") == TRIAL
+    assert read_trial(tmp_path / "run.yaml").key == TRIAL.key
 
 
 def test_no_file_is_one_sentence(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import interrupted
-from widemargin import Epochs
+from widemargin import DropoutDraws, Epochs, LeNetShape, Members, PerStep
 
 FILES = ("records.jsonl", "checkpoint.safetensors", "last.safetensors", "best.safetensors", "figures.json", "run.yaml")
 
@@ -40,9 +41,9 @@ def killed(start: Callable[[], multiprocessing.Process], kills: int, seconds: fl
     return hit
 
 
-def check(processes: ForkServerContext, tmp_path: Path, kills: int, needed: int, epochs: int) -> None:
+def check(processes: ForkServerContext, tmp_path: Path, kills: int, needed: int, epochs: int, **change: Any) -> None:
     plan = replace(interrupted.TRIAL.plan, length=Epochs(epochs))
-    trial = replace(interrupted.TRIAL, plan=plan)
+    trial = replace(interrupted.TRIAL, plan=plan, **change)
 
     def process(folder: Path) -> multiprocessing.Process:
         started = processes.Process(target=interrupted.run, args=(folder, trial))
@@ -62,6 +63,20 @@ def check(processes: ForkServerContext, tmp_path: Path, kills: int, needed: int,
 
 def test_kills_at_any_moment_change_nothing(processes: ForkServerContext, tmp_path: Path) -> None:
     check(processes, tmp_path, kills=8, needed=5, epochs=12)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"members": Members(2)},
+        {"network": LeNetShape(side=8, dropout=0.2), "members": DropoutDraws(3, PerStep())},
+    ],
+    ids=repr,
+)
+def test_kills_change_nothing_where_there_are_members(
+    change: dict[str, Any], processes: ForkServerContext, tmp_path: Path
+) -> None:
+    check(processes, tmp_path, kills=3, needed=1, epochs=3, **change)
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from widemargin.conduct.description import read_description, read_trial
 from widemargin.conduct.folder import RunFolder
-from widemargin.conduct.task import network_of
 from widemargin.data.extras import needed
 from widemargin.run import OneNetwork, Trial
 from widemargin.train.checkpoint import load_weights, write_whole
@@ -31,7 +30,8 @@ def trained(folder: RunFolder, weights: str) -> tuple[Trial, nn.Module]:
     if not path.exists():
         raise ValueError(f"{folder.path} has no weights yet: let it train for an epoch, `widemargin resume` goes on")
     if trial.members != OneNetwork():
-        network = network_of(trial, None)
+        # As plain in memory as one network that is exported.
+        network = trial.members.network(trial.build, trial.place, None)
         load_weights(path, network)
         return trial, network.eval()
     module = trial.build()

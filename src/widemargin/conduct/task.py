@@ -47,16 +47,11 @@ def task_of(
     train, validation, test = parts_of(data, device)
     # A batch that is too large is refused before there is a folder.
     trial.plan.updates(len(train))
-    network = network_of(trial, train).to(device)
+    network = trial.members.network(lambda member: laid_out(trial.build(member)), trial.place, train).to(device)
     description = {"title": title, "key": trial.key, "run": plain(trial), "data": data_note(data)}
     return Task(
         network, train, validation, test, trial.method, trial.plan, trial.seed, trial.validation, trial.key, description
     )
-
-
-def network_of(trial: Trial, examples: Examples | None) -> Network:
-    """As it is before training; without examples, to be filled with weights that are stored."""
-    return trial.members.network(lambda member: laid_out(trial.build(member)), trial.place, examples)
 
 
 def parts_of(

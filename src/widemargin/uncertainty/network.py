@@ -48,7 +48,7 @@ def in_eval_mode(network: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def check_logits(logits: Tensor, rows: int) -> None:
+def check_logits(logits: Tensor, rows: int | torch.SymInt) -> None:
     """One member's raw answer: logits, one row for every point, two classes or more."""
     if logits.ndim != 2 or logits.shape[0] != rows or logits.shape[1] < 2:
         raise ValueError(
