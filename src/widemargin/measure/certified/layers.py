@@ -249,7 +249,7 @@ class MaxPool:
         if self.stride == self.kernel and self.padding == (0, 0) and even:
             # Windows side by side: every place has one, and only the order of axes changes.
             tiles = spread.unflatten(3, (-1, width // self.kernel[1])).unflatten(2, self.kernel)
-            return tiles.permute(0, 1, 4, 2, 5, 3).reshape(-1, *shape[1:])
+            return torch.reshape(tiles.permute(0, 1, 4, 2, 5, 3), (-1, *shape[1:]))
         padded = (height + 2 * top, width + 2 * left)
         summed: Tensor = F.fold(spread.flatten(1, 2), padded, self.kernel, stride=self.stride)
         return summed[:, :, top : top + height, left : left + width]

@@ -308,6 +308,8 @@ def _arithmetic(sign: str, operands: list[Any], value: Tensor, first: Tensor) ->
             return Add()
         case "-", [None, None]:
             return Add(-1)
+        case (("*" | "/"), [None, None]):
+            raise NotImplementedError("is no linear function of what it takes")
         case ("+", [None, constant]) | ("+", [constant, None]):
             return Scale(one, _constant(constant, value))
         case "-", [None, constant]:
