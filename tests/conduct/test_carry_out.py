@@ -16,10 +16,12 @@ from widemargin import (
     BeforeHead,
     Cloud,
     Diverged,
+    Ensemble,
     Epochs,
     ImageSet,
     LeNetShape,
     Linf,
+    MCDropout,
     Outcome,
     Plan,
     Record,
@@ -32,12 +34,15 @@ from widemargin import (
     Widths,
     accuracy,
     after,
+    at_input,
     fit,
+    laplace,
     pgd_attack,
     standard,
     udp,
 )
 from widemargin.conduct.carry_out import Pace, carry_out
+from widemargin.conduct.export import write_network
 from widemargin.conduct.folder import Line, RunFolder
 from widemargin.conduct.own_network import OwnNetwork
 from widemargin.conduct.task import task_of
@@ -244,3 +249,18 @@ def test_a_network_of_ones_own_file_follows_the_seed_and_the_file(tmp_path: Path
 def test_points_alone_have_nothing_to_validate() -> None:
     assert isinstance(LMS5().draw(), Cloud)
     assert all("clean" not in line for line in fit(net(), LMS5(), standard(), SHORT).records)
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "dropout", "laplace"])
+def test_members_leave_the_library_as_one_network(kind: str, tmp_path: Path) -> None:
+    cloud = LMS5(count=40).draw()
+    mlp = Widths((2, 8, 2), dropout=0.3 * (kind == "dropout")).build(Rng.seeded(0).generators[0])
+    networks = {
+        "ensemble": lambda: Ensemble([mlp, net()]),
+        "dropout": lambda: MCDropout(at_input(mlp), 3),
+        "laplace": lambda: laplace(at_input(mlp), cloud, 3),
+    }
+    network = networks[kind]().eval()
+    write_network(network, (2,), tmp_path / "model.pt2")
+    again = torch.export.load(tmp_path / "model.pt2").module()
+    torch.testing.assert_close(again(cloud.points), network(cloud.points))
