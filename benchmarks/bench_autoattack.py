@@ -107,7 +107,7 @@ def trained(network: nn.Module, examples: Examples, method: wm.Method, updates: 
     for update in range(updates):
         inputs, labels = examples.batch(torch.randint(len(examples), (64,), generator=rng))
         made.eval()
-        moved = method.perturb(made, inputs, labels, wm.Rng.seeded(update)).delta
+        moved = method.perturb(made, inputs, labels, wm.Rng.seeded(update))
         made.train()
         optimizer.zero_grad()
         method.loss(made, inputs, labels, moved).backward()

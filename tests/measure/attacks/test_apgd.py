@@ -49,7 +49,7 @@ def test_errors_are_a_sentence() -> None:
         TargetedAPGD(Linf(0.1), 2)(classify, inputs, labels, noise)
     with pytest.raises(ValueError, match="at most 2 targets, got 9"):
         TargetedAPGD(Linf(0.1))(classify, inputs, labels, noise)
-    with pytest.raises(ValueError, match="APGD.steps must be a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"APGD\.steps must be a whole number of at least 1, got 0"):
         APGD(Linf(0.1), steps=0)
 
 
