@@ -1,4 +1,4 @@
-"""The demonstration: what each way of training does to the margin, on two point sets, in two minutes."""
+"""The demonstration: what each way of training does to the margin, on two point sets and on digits, in minutes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from widemargin.recipes import udp_near, udpr
 from widemargin.report.document import Report
 from widemargin.report.store import Store
 from widemargin.workers import Workers
-from widemargin_studies import fig3, plane
+from widemargin_studies import digits_audit, fig3, plane
 
 TITLE = "Demonstration: six ways of training, two point sets"
 CORE_MINUTES = 4.0
@@ -37,10 +37,11 @@ def cells() -> fig3.Cells:
 
 def run(store: Store, workers: Workers) -> None:
     fig3.run_cells(cells(), store, workers, "Training")
+    workers.do(digits_audit.jobs(store), "Digits")
 
 
 def missing(store: Store) -> int:
-    return plane.missing([run for own in cells().values() for run in own], store)
+    return plane.missing([run for own in cells().values() for run in own], store) + digits_audit.missing(store)
 
 
 def report(store: Store) -> Report:
@@ -51,8 +52,9 @@ def report(store: Store) -> Report:
         "Six ways to train the same network on two point sets. The dashed line is the boundary with the widest margin.",
         f"Seeds {SEEDS[0]}..{SEEDS[-1]}, {UPDATES.count} updates; MLP {plane.NETWORK.widths}, ReLU. LDP-PGD climbs the "
         f"loss, TRADES the divergence (corridor: radius 0.25; LMS-5: the largest admissible, {fig3.ADMISSIBLE}); "
-        "UDP-PGD and UDPR climb the uncertainty with radius 0.5; in UDP-near samples that were moved less count more.",
+        "UDP-PGD and UDPR climb the uncertainty with radius 0.5; in UDP-near samples that were moved less count more. "
+        f"Digits: {digits_audit.trial('UDP-PGD').network}, {digits_audit.PLAN}, UDP-PGD with radius 0.3, seed 0.",
         (),
-        tuple(fig3.margin_table(data, by_name, SEEDS) for data, by_name in found.items()),
-        (fig3.regions(runs, store, "margins"),),
+        (*(fig3.margin_table(data, by_name, SEEDS) for data, by_name in found.items()), digits_audit.table(store)),
+        (fig3.regions(runs, store, "margins"), digits_audit.picture(store)),
     )

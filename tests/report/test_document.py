@@ -30,7 +30,7 @@ def test_the_page_is_self_contained_and_escaped(tmp_path: Path) -> None:
     assert not re.search(r"(href|src)=['\"]http", page)
     assert "Title &amp; more" in page
     assert "UDP &lt;stops&gt; at E[w]." in page
-    assert page.count("class='held'") == page.count("class='not'") == 1
+    assert page.count("class='good'") == page.count("class='bad'") == 1
 
 
 def test_markdown_and_terminal_say_the_same(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import tyro
 from tyro.conf import Positional, arg, subcommand
 
 from widemargin import __version__
+from widemargin.cli.audit import Audit
 from widemargin.cli.compare import Compare
 from widemargin.cli.kept import Export, Resume, Runs
 from widemargin.cli.train import Train
@@ -122,6 +123,7 @@ Verb = (
     | Annotated[Train, subcommand("train")]
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Runs, subcommand("runs")]
+    | Annotated[Audit, subcommand("audit")]
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Export, subcommand("export")]
     | Annotated[Study, subcommand("study")]

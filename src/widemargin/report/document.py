@@ -89,10 +89,10 @@ class Report:
         """PNGs, report.md and a self-contained page.html; returns where they are."""
         folder.mkdir(parents=True, exist_ok=True)
         images = [figures.save(picture.figure, folder / f"{picture.name}.png") for picture in self.pictures]
-        markdown, web = folder / "report.md", folder / "page.html"
+        markdown, html = folder / "report.md", folder / "page.html"
         markdown.write_text(self._markdown())
-        web.write_text(self._html(images))
-        return [*images, markdown, web]
+        html.write_text(self.html())
+        return [*images, markdown, html]
 
     def _markdown(self) -> str:
         parts = [f"# {self.title}", self.summary]
@@ -101,7 +101,8 @@ class Report:
         parts += [f"![{picture.caption}]({picture.name}.png)\n\n{picture.caption}" for picture in self.pictures]
         return "\n\n".join([*parts, self.settings, _versions()]) + "\n"
 
-    def _html(self, images: list[Path]) -> str:
+    def html(self) -> str:
+        """One page that needs nothing else."""
         verdicts = "".join(
             f"<li><span class='{v.tone}'>{v.word}</span>: {escape(v.claim)}<br>"
             f"<span class='note'>{escape(v.evidence)}</span></li>"
@@ -109,8 +110,8 @@ class Report:
         )
         pictures = "".join(
             f"<figure><img alt='{escape(picture.caption, quote=True)}' src='data:image/png;base64,"
-            f"{base64.b64encode(image.read_bytes()).decode()}'><figcaption>{escape(picture.caption)}</figcaption></figure>"
-            for picture, image in zip(self.pictures, images, strict=True)
+            f"{base64.b64encode(figures.png(picture.figure)).decode()}'><figcaption>{escape(picture.caption)}</figcaption></figure>"
+            for picture in self.pictures
         )
         tables = "".join(table.html() for table in self.tables)
         return page(

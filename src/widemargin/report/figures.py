@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,5 +90,11 @@ def label_grid(axes: Sequence[Sequence[Axes]], columns: Sequence[str], rows: Seq
 
 def save(figure: Figure, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=160, metadata={"Software": None})
+    path.write_bytes(png(figure))
     return path
+
+
+def png(figure: Figure) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=160, metadata={"Software": None})
+    return content.getvalue()

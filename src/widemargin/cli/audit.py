@@ -1,0 +1,144 @@
+"""How is a classifier audited from the command line?"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import rich.console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from tyro.conf import Positional, arg
+
+from widemargin.cli.choice import Choice, ball_named, data_named
+from widemargin.cli.train import device_of
+from widemargin.conduct.audit import Audit as Audited
+from widemargin.conduct.audit import Question, Subject, audit
+from widemargin.conduct.model import Model, load_model
+from widemargin.data.labelled import Parts
+from widemargin.perturb.balls import OPEN, UNIT, Box
+from widemargin.report.audit_page import page
+from widemargin.run import DataSet
+from widemargin.train.checkpoint import write_whole
+from widemargin.train.processes import Processes, as_started
+
+_OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Measure how robust a classifier is, ours or not: AutoAttack at several radii, margins, certified bounds, and
+    whether the numbers can be trusted.  Writes audit.json, points.json and audit.html.
+
+    For example: widemargin audit runs/1a2b3c --eps .05 .1 .2.  The same command goes on where it was interrupted."""
+
+    model: Annotated[Positional[str], arg(metavar="MODEL")]
+    """A run's folder or its name in runs/, a model.pt2 or model.onnx, or my_file.py:MyNet, which runs that file."""
+    eps: Annotated[tuple[float, ...], arg(metavar="FLOAT")]
+    """Radii, one or more."""
+    norm: Literal["linf", "l2", "l1"] = "linf"
+    """Of the balls."""
+    data: Annotated[str | None, _OPTIONAL] = None
+    """A name, folder or file, as for `widemargin train`; its test part is used.  [a run's own data]"""
+    weights: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """Weights for my_file.py:MyNet: .safetensors, or a .pt state dict."""
+    points: int = 1_000
+    """How many test points, drawn at random."""
+    budget: Annotated[str | None, _OPTIONAL] = None
+    """Stop after this time, as 90s, 10m or 2h, and say what was left out.  [none]"""
+    box: Annotated[Literal["unit", "open"] | None, arg(metavar="unit|open", help_behavior_hint="")] = None
+    """Values an input may take: [0, 1] or any.  [unit for images, open for tables]"""
+    label: str = "label"
+    """Column of the labels in a table."""
+    size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
+    """Height and width to which a folder's images are scaled."""
+    seed: int = 0
+    """Decides which points are drawn, and all that attacks draw."""
+    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """Folder for the results.  [the run's own; for other models audits/ and the model's name]"""
+    device: str = "cpu"
+    """cpu or cuda."""
+
+    def __call__(self, console: rich.console.Console) -> None:
+        budget, radii = _seconds(self.budget), _radii(self.eps)
+        place = _place(self.model)
+        device = device_of(self.device)
+        model = load_model(place, self.weights)
+        model.network.to(device)
+        drawn = self._data(model).draw()
+        if not isinstance(drawn, Parts):
+            raise ValueError("an audit needs data with a test part, got points of a toy set: give --data")
+        balls = tuple(ball_named(self.norm, radius, self._box(drawn)) for radius in radii)
+        question = Question(balls, min(self.points, len(drawn.test)), self.seed)
+        name = str(self.data or drawn.test.origin.place)
+        subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), Path(name).name)
+        out = self.out or (Path(place) if Path(place).is_dir() else Path("audits") / Path(self.model).stem)
+        with as_started(device) as processes:
+            found = _watched(subject, question, out / "audit", budget, console, processes)
+        if found is not None:
+            _tell(found, out, console)
+
+    def _data(self, model: Model) -> DataSet:
+        if self.data is not None:
+            return data_named(Choice(self.data, "", label=self.label, size=self.size))
+        if model.trial is None:
+            raise ValueError("an audit of a model that is no run of ours needs --data")
+        return model.trial.data
+
+    def _box(self, drawn: Parts) -> Box:
+        if self.box is not None:
+            return UNIT if self.box == "unit" else OPEN
+        return UNIT if drawn.test.stored.ndim == 4 else OPEN
+
+
+def _place(model: str) -> str:
+    named = Path("runs") / model
+    return str(named) if not Path(model).exists() and named.is_dir() else model
+
+
+def _radii(eps: tuple[float, ...]) -> tuple[float, ...]:
+    if not eps or any(not 0 < radius < math.inf for radius in eps):
+        raise ValueError(f"--eps must be one or more numbers above 0, got {' '.join(map(str, eps)) or 'none'}")
+    return tuple(sorted(set(eps)))
+
+
+def _seconds(budget: str | None) -> float | None:
+    if budget is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)([smh]?)", budget)
+    if found is None:
+        raise ValueError(f"--budget must be a time such as 90s, 10m or 2h, got {budget}")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def _watched(
+    subject: Subject,
+    question: Question,
+    folder: Path,
+    budget: float | None,
+    console: rich.console.Console,
+    processes: Processes,
+) -> Audited | None:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # A chunk takes a while: the estimate must not be that of the last half minute.
+    bar = Progress(*columns, TimeRemainingColumn(), console=console, speed_estimate_period=3_600)
+    with bar if processes.rank == 0 and console.is_terminal else nullcontext():
+        shown = bar.add_task("points", total=question.points)
+        return audit(
+            subject, question, folder, budget, lambda done, of: bar.update(shown, completed=done, total=of), processes
+        )
+
+
+def _tell(found: Audited, out: Path, console: rich.console.Console) -> None:
+    report = page(found)
+    report.print(console)
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole(out / "audit.json", (json.dumps(found.summary(), indent=1, allow_nan=False) + "\n").encode())
+    write_whole(out / "points.json", (json.dumps(found.per_point(), allow_nan=False) + "\n").encode())
+    write_whole(out / "audit.html", report.html().encode())
+    for name in ("audit.json", "points.json", "audit.html"):
+        console.print(f"  {out / name}", highlight=False, soft_wrap=True)

@@ -1,0 +1,353 @@
+"""How robust is a classifier, honestly?  Chunk by chunk of points, each saved when it is done."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save
+from torch import Tensor
+
+from widemargin.data.labelled import Labelled
+from widemargin.measure.attacks.attack import Attack
+from widemargin.measure.attacks.standard import standard
+from widemargin.measure.certified import certified, certified_radius
+from widemargin.measure.curve import robustness
+from widemargin.measure.diagnostics import Finding, all_findings, black_box
+from widemargin.measure.distance import NOBODY, distances
+from widemargin.measure.interval import Counted, wilson
+from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.perturb.balls import L1, L2, Ball, Linf
+from widemargin.run import key_of
+from widemargin.train.checkpoint import write_whole
+from widemargin.train.processes import ALONE, Processes
+from widemargin.uncertainty.network import Network, in_eval_mode
+
+Array = NDArray[Any]
+FORMAT = 1
+"""Of what is saved; a newer one begins anew."""
+DIAGNOSED = 200
+"""Points for the diagnoses, which need no more."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: of how many points, in which balls, all of one norm and growing."""
+
+    balls: tuple[Ball, ...]
+    points: int = 1_000
+    seed: int = 0
+    chunk: int = 100
+    """Points that are attacked together, and saved together: more are quicker, fewer lose less."""
+
+    def __post_init__(self) -> None:
+        if not self.balls:
+            raise ValueError("an audit needs at least one radius, got none")
+        if self.points < 1 or self.chunk < 1:
+            raise ValueError(f"an audit needs at least 1 point and chunks of 1, got {self.points} and {self.chunk}")
+
+    def chunks(self, rows: int) -> list[Tensor]:
+        """Row numbers, in an order that the seed decides: wherever an audit ends, it has seen a fair sample."""
+        order = torch.randperm(rows, generator=torch.Generator().manual_seed(self.seed))
+        return list(order[: self.points].split(self.chunk))
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Whom an audit is about."""
+
+    network: Network
+    name: str
+    digest: str
+    examples: Labelled
+    data: str
+
+    def key(self, question: Question) -> str:
+        return key_of(FORMAT, self.digest, self.examples.origin.digest, len(self.examples), question)
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A few images that are right and nearest to another class, and where they are wrong."""
+
+    before: Array
+    after: Array
+    labels: Array
+    answers: Array
+    """At the place where they are wrong."""
+    margins: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What was found, point by point; everything else follows from it."""
+
+    name: str
+    data: str
+    classes: tuple[str, ...]
+    question: Question
+    attacks: tuple[str, ...]
+    points: dict[str, Array]
+    """`row`, `label`, `answer`; `breaks` (from which ball on it is wrong) and `by` whom; `margin`; `place` where it is
+    wrong and the `way` there; `certified`, NaN where there is no certificate."""
+    findings: tuple[Finding, ...]
+    asked: int
+    """How many points there should be; fewer if the time was up."""
+    notes: tuple[str, ...]
+    seconds: float
+    shown: Shown | None = None
+    """None where points are no images."""
+
+    @property
+    def n(self) -> int:
+        return len(self.points["row"])
+
+    @property
+    def clean(self) -> Counted:
+        return wilson(int((self.points["answer"] == self.points["label"]).sum()), self.n)
+
+    @property
+    def robust(self) -> tuple[Counted, ...]:
+        return tuple(wilson(int((self.points["breaks"] > i).sum()), self.n) for i in range(len(self.question.balls)))
+
+    @property
+    def certified(self) -> tuple[Counted, ...] | None:
+        if bool(np.isnan(self.points["certified"]).any()):
+            return None
+        return tuple(
+            wilson(int(((self.points["certified"] >= ball.radius) & self.right).sum()), self.n)
+            for ball in self.question.balls
+        )
+
+    @property
+    def right(self) -> Array:
+        return np.asarray(self.points["answer"] == self.points["label"])
+
+    @cached_property
+    def broken_by(self) -> dict[str, list[int]]:
+        """For every attack and ball, how many points were first seen broken there by it."""
+        found = {}
+        for number, name in enumerate(self.attacks):
+            own = self.points["by"] == number
+            found[name] = [int((own & (self.points["breaks"] == i)).sum()) for i in range(len(self.question.balls))]
+        return found
+
+    @property
+    def norm(self) -> str:
+        return type(self.question.balls[0]).__name__.lower()
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, with what it takes to trust and repeat them."""
+        margin, certified = self.points["margin"], self.certified
+        shares = (0.05, 0.25, 0.5, 0.75, 0.95)
+        quantiles = {f"{share:g}": _plain(np.quantile(margin, share, method="inverted_cdf")) for share in shares}
+        robust = [
+            {
+                "norm": self.norm,
+                "eps": ball.radius,
+                "accuracy": counted.share,
+                "n": self.n,
+                "low": counted.low,
+                "high": counted.high,
+                "attacks": list(self.attacks),
+                "certified": None if certified is None else certified[i].share,
+            }
+            for i, (ball, counted) in enumerate(zip(self.question.balls, self.robust, strict=True))
+        ]
+        return {
+            "version": FORMAT,
+            "model": self.name,
+            "data": self.data,
+            "box": repr(self.question.balls[0].box),
+            "n": self.n,
+            "asked": self.asked,
+            "seed": self.question.seed,
+            "clean": self.clean.share,
+            "clean_low": self.clean.low,
+            "clean_high": self.clean.high,
+            "robust": robust,
+            "broken_by": self.broken_by,
+            "margin": {
+                "norm": self.norm,
+                "min": _plain(margin.min()),
+                "mean": _plain(margin.mean()),
+                "quantiles": quantiles,
+                "unbroken": int(np.isinf(margin).sum()),
+            },
+            "findings": [asdict(finding) for finding in self.findings],
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 1),
+            "versions": {name: version(name) for name in ("widemargin", "torch", "numpy")},
+        }
+
+    def per_point(self) -> list[dict[str, Any]]:
+        """One plain row for every point."""
+        names = ("row", "label", "answer", "breaks", "by", "margin", "certified")
+        columns = [self.points[name].tolist() for name in names]
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        radii = [*(ball.radius for ball in self.question.balls), None]
+        for row in rows:
+            row["by"] = None if row["by"] == NOBODY else self.attacks[row["by"]]
+            row["breaks"] = radii[row["breaks"]]
+            row["margin"], row["certified"] = _plain(row["margin"]), _plain(row["certified"])
+        return rows
+
+
+def _plain(number: float) -> float | None:
+    """JSON has no infinity and no NaN."""
+    return float(number) if np.isfinite(number) else None
+
+
+Tick = Callable[[int, int], None]
+"""Told how many points are done, and of how many."""
+
+
+def audit(
+    subject: Subject,
+    question: Question,
+    folder: Path,
+    budget: float | None = None,
+    tick: Tick = lambda done, of: None,
+    processes: Processes = ALONE,
+) -> Audit | None:
+    """Ask everything of every point; what is saved in the folder already is not asked again.
+
+    A budget in seconds ends it after the chunk in which it is spent.  Several processes share the chunks; only the
+    first returns what all have found.
+    """
+    begun = time.monotonic()
+    place = folder / subject.key(question)
+    place.mkdir(parents=True, exist_ok=True)
+    chunks = question.chunks(len(subject.examples))
+    total = sum(map(len, chunks))
+    attacks = standard(question.balls[0], _classes(subject))
+    notes = _certifiable(subject, question)
+    if processes.rank == 0:
+        # What makes numbers worthless comes first.
+        _findings(subject, question, place)
+    for number in range(processes.rank, len(chunks), processes.count):
+        if not _chunk_path(place, number).exists():
+            if budget is not None and number >= processes.count and time.monotonic() - begun > budget:
+                break
+            started = time.monotonic()
+            found = _asked(subject, question, chunks[number], certify=not notes)
+            found["seconds"] = np.array([time.monotonic() - started])
+            write_whole(_chunk_path(place, number), save({k: np.ascontiguousarray(v) for k, v in found.items()}))
+        tick(sum(len(chunk) for i, chunk in enumerate(chunks) if _chunk_path(place, i).exists()), total)
+    processes.wait()
+    if processes.rank > 0:
+        return None
+    done = [load_file(_chunk_path(place, i)) for i in range(len(chunks)) if _chunk_path(place, i).exists()]
+    joined = {name: np.concatenate([chunk[name] for chunk in done]) for name in done[0]}
+    seconds = float(joined.pop("seconds").sum())
+    names = tuple(map(str, subject.examples.names))
+    return Audit(
+        subject.name,
+        subject.data,
+        names,
+        question,
+        tuple(attack.name for attack in attacks),
+        joined,
+        (*_findings(subject, question, place), _black_box(joined, attacks)),
+        total,
+        notes,
+        seconds,
+        _shown(subject, joined),
+    )
+
+
+def _black_box(points: dict[str, Array], attacks: Sequence[Attack]) -> Finding:
+    """Square comes last, so whatever it breaks, the gradients had missed."""
+    broken = {attack.name: torch.from_numpy(points["by"] == i) for i, attack in enumerate(attacks)}
+    black = {name: mask for name, mask in broken.items() if name.startswith("square")}
+    return black_box({name: mask for name, mask in broken.items() if name not in black}, black)
+
+
+def _shown(subject: Subject, points: dict[str, Array], most: int = 8) -> Shown | None:
+    place, way = points["place"], points["way"]
+    if place.ndim != 4 or place.shape[1] not in (1, 3):
+        return None
+    near = np.argsort(np.where((way > 0) & np.isfinite(way), way, np.inf))[:most]
+    near = near[np.isfinite(way[near]) & (way[near] > 0)]
+    before, _ = subject.examples.batch(torch.from_numpy(points["row"][near]))
+    with torch.no_grad(), in_eval_mode(subject.network):
+        answers = subject.network(torch.from_numpy(place[near]).to(before.device)).argmax(-1) if len(near) else before
+    return Shown(before.cpu().numpy(), place[near], points["label"][near], answers.cpu().numpy(), way[near])
+
+
+def _chunk_path(place: Path, number: int) -> Path:
+    return place / f"{number:05}.safetensors"
+
+
+def _classes(subject: Subject) -> int:
+    inputs, _ = subject.examples.batch(torch.arange(1))
+    with torch.no_grad(), in_eval_mode(subject.network):
+        return int(subject.network(inputs).shape[-1])
+
+
+def _certifiable(subject: Subject, question: Question) -> tuple[str, ...]:
+    """Why there is no certificate, if there is none."""
+    try:
+        certified(subject.network, subject.examples.take(torch.arange(1)), question.balls[0])
+    except ValueError as problem:
+        return (f"No certified bounds: {problem}.",)
+    return ()
+
+
+def _asked(subject: Subject, question: Question, rows: Tensor, certify: bool) -> dict[str, Array]:
+    examples, network, largest = subject.examples.take(rows), subject.network, question.balls[-1]
+    inputs, labels = examples.batch(torch.arange(len(examples)))
+    with torch.no_grad(), in_eval_mode(network):
+        answers = network(inputs).argmax(-1)
+    proven = torch.full((len(examples),), torch.nan, dtype=torch.float64)
+    if certify:
+        proven = certified_radius(network, examples, largest).cpu()
+    classes = _classes(subject)
+    curve = robustness(
+        network,
+        examples,
+        question.balls,
+        lambda ball: standard(ball, classes),
+        known_below=proven if certify else None,
+        seed=question.seed,
+    )
+    norm = type(largest)
+    assert norm in (Linf, L2, L1)
+    found = distances(network, examples, norm, largest.box, seed=question.seed)
+    margin = found.distance.cpu().double().minimum(curve.points.distance.cpu())
+    return {
+        "row": rows.numpy(),
+        "label": labels.cpu().numpy(),
+        "answer": answers.cpu().numpy(),
+        "breaks": curve.points.breaks.numpy(),
+        "by": curve.points.by.numpy(),
+        "margin": margin.numpy(),
+        "place": found.places.detach().cpu().numpy(),
+        "way": found.distance.cpu().double().numpy(),
+        "certified": proven.numpy(),
+    }
+
+
+def _findings(subject: Subject, question: Question, place: Path) -> tuple[Finding, ...]:
+    """Made once, and read from then on."""
+    path = place / "findings.json"
+    if not path.exists():
+        rows = torch.cat(question.chunks(len(subject.examples)))[:DIAGNOSED]
+        some = subject.examples.take(rows)
+        # Ball by ball, as if none knew of the others: only so can accuracy be seen to rise.
+        curve = [
+            (ball.radius, robust_accuracy(subject.network, some, pgd_attack(ball, ball.radius / 4, 10)), len(some))
+            for ball in question.balls
+        ]
+        found = all_findings(subject.network, some, question.balls[-1], curve, seed=question.seed)
+        write_whole(path, json.dumps([asdict(finding) for finding in found], indent=1).encode())
+    return tuple(Finding(**fields) for fields in json.loads(path.read_text()))

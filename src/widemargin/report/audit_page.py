@@ -1,0 +1,184 @@
+"""What does an audit say?  Its figures as tables and pictures; it never touches a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from widemargin.conduct.audit import Audit
+from widemargin.measure.diagnostics import Finding
+from widemargin.report.document import Picture, Remark, Report, Tone
+from widemargin.report.figures import COLOURS, Array, bare, panels
+from widemargin.report.tables import Table
+
+SHOWN = 8
+"""Adversarial examples in a picture."""
+_TONES: dict[str, Tone] = {"fine": "good", "suspicious": "doubtful", "wrong": "bad"}
+
+
+def page(audit: Audit) -> Report:
+    left = "" if audit.n == audit.asked else f", the {audit.n:,} of {audit.asked:,} points for which there was time"
+    largest, robust = audit.question.balls[-1], audit.robust[-1]
+    summary = (
+        f"{audit.name} on {audit.data}: {_percent(audit.clean.share)} of {audit.n:,} test points are right, and "
+        f"{_percent(robust.share)} [{100 * robust.low:.1f}, {100 * robust.high:.1f}] stay right wherever AutoAttack "
+        f"moves them within {audit.norm} {largest.radius:g}{left}."
+    )
+    settings = (
+        f"Attacks: {', '.join(audit.attacks)}, in turn, each on the points that stand; margins by minimum-norm attacks "
+        f"and by those; box {largest.box!r}; seed {audit.question.seed}; points drawn at random from the test part; "
+        f"95 % Wilson intervals; {audit.seconds:,.0f} s of work. {' '.join(audit.notes)}"
+    )
+    pictures = [_curve(audit), _margins(audit), *_examples(audit)]
+    tables = (_accuracy(audit), _by_attack(audit), _distribution(audit), _by_class(audit))
+    return Report(f"Audit of {audit.name}", summary, settings, _remarks(audit.findings), tables, tuple(pictures))
+
+
+def _remarks(findings: Sequence[Finding]) -> tuple[Remark, ...]:
+    worst_first = sorted(findings, key=lambda finding: list(_TONES).index(finding.verdict), reverse=True)
+    return tuple(
+        Remark(
+            finding.name,
+            finding.verdict,
+            _TONES[finding.verdict],
+            finding.evidence if finding.verdict == "fine" else f"{finding.evidence} {finding.advice}",
+        )
+        for finding in worst_first
+    )
+
+
+def _accuracy(audit: Audit) -> Table:
+    certified = audit.certified
+    rows = [("as they are", _percent(audit.clean.share), _interval(audit.clean.low, audit.clean.high), "")]
+    for i, (ball, robust) in enumerate(zip(audit.question.balls, audit.robust, strict=True)):
+        proven = "" if certified is None else _percent(certified[i].share)
+        rows.append(
+            (f"{audit.norm} {ball.radius:g}", _percent(robust.share), _interval(robust.low, robust.high), proven)
+        )
+    return Table("Accuracy", ("points moved within", "right", "95 % interval", "proven right"), tuple(rows))
+
+
+def _by_attack(audit: Audit) -> Table:
+    radii = tuple(f"{ball.radius:g}" for ball in audit.question.balls)
+    rows = tuple((name, *map(str, counts)) for name, counts in audit.broken_by.items())
+    note = (
+        "Each point counts once: in the smallest ball in which it is known to be wrong, for the attack that showed it."
+    )
+    return Table("Points broken by each attack", ("attack", *radii), rows, note)
+
+
+def _distribution(audit: Audit) -> Table:
+    margin = audit.points["margin"]
+    shares = (0.05, 0.25, 0.5, 0.75, 0.95)
+    values = [f"{value:.4g}" for value in np.quantile(margin, shares, method="inverted_cdf")]
+    columns = ("", "wrong as they are", "least", *(f"{100 * share:g} %" for share in shares), "mean of the right")
+    right = margin[margin > 0]
+    mean = f"{right[np.isfinite(right)].mean():.4g}" if np.isfinite(right).any() else "none"
+    wrong = _percent(float((margin == 0).mean()))
+    rows = [("smallest known way to another class", wrong, f"{margin.min():.4g}", *values, mean)]
+    certified = audit.points["certified"]
+    if not np.isnan(certified).any():
+        lower = [f"{value:.4g}" for value in np.quantile(certified, shares, method="inverted_cdf")]
+        own = certified[margin > 0]
+        rows.append(
+            ("proven lower bound", wrong, f"{certified.min():.4g}", *lower, f"{own.mean():.4g}" if len(own) else "")
+        )
+    largest = audit.question.balls[-1].radius
+    note = f"In {audit.norm}; wrong points count with 0; lower bounds were looked for up to {largest:g} only."
+    return Table("Margins", columns, tuple(rows), note)
+
+
+def _by_class(audit: Audit) -> Table:
+    labels, breaks = audit.points["label"], audit.points["breaks"]
+    rows = []
+    for number, name in enumerate(audit.classes):
+        own = labels == number
+        if not own.any():
+            continue
+        robust = [_percent(float((breaks[own] > i).mean())) for i in range(len(audit.question.balls))]
+        median = np.quantile(audit.points["margin"][own], 0.5, method="inverted_cdf")
+        rows.append((name, str(int(own.sum())), _percent(float(audit.right[own].mean())), *robust, f"{median:.4g}"))
+    radii = (f"{audit.norm} {ball.radius:g}" for ball in audit.question.balls)
+    return Table("Class by class", ("class", "points", "clean", *radii, "median margin"), tuple(rows))
+
+
+def _curve(audit: Audit) -> Picture:
+    figure, axes = panels(1, 1, size=4.2)
+    panel = axes[0][0]
+    radii = np.array([0.0, *(ball.radius for ball in audit.question.balls)])
+    counted = (audit.clean, *audit.robust)
+    shares = 100 * np.array([one.share for one in counted])
+    spans = np.abs(100 * np.array([[one.low, one.high] for one in counted]).T - shares)
+    panel.errorbar(radii, shares, yerr=spans, fmt="o", color=COLOURS[0], capsize=3, label="AutoAttack, 95 %")
+    _falling(panel, audit.points["margin"], radii[-1], COLOURS[1], "smallest known way is longer")
+    if audit.certified is not None:
+        _falling(panel, audit.points["certified"], radii[-1], COLOURS[2], "proven")
+    panel.set_ylim(0, 100)
+    panel.set_xlabel(f"radius, {audit.norm}")
+    panel.set_ylabel("points that stay right, %")
+    panel.legend(fontsize=8)
+    return Picture("robustness", figure, f"Robust accuracy over the radius, {audit.n:,} points.")
+
+
+def _falling(panel: Axes, reach: Array, until: float, colour: str, label: str) -> None:
+    """The share of points that reach farther than each radius."""
+    radii = np.linspace(0, until, 200)
+    panel.plot(radii, [100 * (reach > radius).mean() for radius in radii], color=colour, label=label)
+
+
+def _margins(audit: Audit) -> Picture:
+    figure, axes = panels(1, 1, size=4.2)
+    panel = axes[0][0]
+    order = np.argsort(audit.points["margin"])
+    margin, certified = audit.points["margin"][order], audit.points["certified"][order]
+    top = np.max(margin[np.isfinite(margin)], initial=0.0)
+    shares = 100 * (np.arange(len(margin)) + 1) / len(margin)
+    panel.plot(shares, np.minimum(margin, top), color=COLOURS[1], label="smallest known way to another class")
+    if not np.isnan(certified).any():
+        panel.plot(shares, certified, ".", markersize=2, color=COLOURS[2], label="proven lower bound")
+    panel.set_xlabel("points, from the nearest to the boundary to the farthest, %")
+    panel.set_ylabel(f"margin, {audit.norm}")
+    panel.set_ylim(bottom=0)
+    panel.legend(fontsize=8)
+    return Picture("margins", figure, "Each point's margin lies between the two; misclassified points have none.")
+
+
+def _examples(audit: Audit) -> list[Picture]:
+    """The points with the smallest margins, if they are images."""
+    shown = audit.shown
+    if shown is None or len(shown.before) == 0:
+        return []
+    figure, axes = panels(3, len(shown.before), size=1.5)
+    for column, (before, after) in enumerate(zip(shown.before, shown.after, strict=True)):
+        way = after - before
+        pictures = (before, after, 0.5 + way / (2 * max(float(np.abs(way).max()), 1e-12)))
+        for row, picture in enumerate(pictures):
+            _image(axes[row][column], picture)
+        axes[0][column].set_title(f"{audit.classes[shown.labels[column]]}", fontsize=8)
+        axes[1][column].set_title(f"{audit.classes[shown.answers[column]]}", fontsize=8)
+        axes[2][column].set_title(f"{shown.margins[column]:.3g}", fontsize=8)
+    for panels_of_row, title in zip(axes, ("as it is", "moved", "difference"), strict=True):
+        panels_of_row[0].set_ylabel(title, fontsize=8)
+    caption = (
+        f"The {len(shown.before)} points that are right and nearest to another class: as they are, moved, and the "
+        f"difference, enlarged; above them the class, the network's answer, and the way in {audit.norm}."
+    )
+    return [Picture("nearest", figure, caption)]
+
+
+def _image(panel: Axes, picture: Array) -> None:
+    if len(picture) == 1:
+        panel.imshow(picture[0], cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    else:
+        panel.imshow(picture.transpose(1, 2, 0).clip(0, 1), interpolation="nearest")
+    bare(panel)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{100 * low:.1f} to {100 * high:.1f}"

@@ -1,0 +1,109 @@
+"""Standard training against UDP on scikit-learn's digits, both audited: the last part of the demonstration."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from widemargin.conduct.audit import Question, Subject, audit
+from widemargin.conduct.carry_out import carry_out
+from widemargin.conduct.task import digest, task_of
+from widemargin.data.images import ImageSet
+from widemargin.data.labelled import Labelled
+from widemargin.method import Method
+from widemargin.networks.named import LeNetShape
+from widemargin.perturb.balls import Linf
+from widemargin.plan import Adam, Cosine, Epochs, Plan
+from widemargin.recipes import standard, udp
+from widemargin.report.document import Picture
+from widemargin.report.figures import COLOURS, panels
+from widemargin.report.store import Store
+from widemargin.report.tables import Table
+from widemargin.run import Trial, key_of
+from widemargin.workers import Job, Tick
+
+DATA = ImageSet("digits")
+PLAN = Plan(Epochs(20), Adam(2e-3, Cosine()), batch=32)
+METHODS: dict[str, Method] = {"standard": standard(), "UDP-PGD": udp(Linf(0.3), alpha=0.06, steps=5)}
+QUESTION = Question((Linf(0.05), Linf(0.1), Linf(0.2)), points=100, chunk=100)
+
+
+def trial(name: str) -> Trial:
+    return Trial(DATA, LeNetShape(side=8), METHODS[name], PLAN, seed=0)
+
+
+def key(name: str) -> str:
+    return key_of("audit", trial(name), QUESTION)
+
+
+def jobs(store: Store) -> list[Job]:
+    updates = PLAN.updates(DATA.published_rows)
+    return [
+        Job(f"{name}, digits, and its audit", updates + QUESTION.points, _train_and_audit, (name, store))
+        for name in METHODS
+        if key(name) not in store
+    ]
+
+
+def missing(store: Store) -> int:
+    return sum(key(name) not in store for name in METHODS)
+
+
+def _train_and_audit(name: str, store: Store, tick: Tick) -> None:
+    task = task_of(trial(name))
+    updates = PLAN.updates(len(task.train))
+    network = carry_out(task).network
+    tick(updates)
+    assert isinstance(task.test, Labelled)
+    subject = Subject(network, name, digest(*network.state_dict().values()), task.test, DATA.name)
+    found = audit(subject, QUESTION, store.root / "audits", tick=lambda done, of: tick(updates + done))
+    assert found is not None
+    arrays = {part: found.points[part] for part in ("margin", "certified", "breaks")}
+    store.save(key(name), {"trial": repr(trial(name)), "question": repr(QUESTION)}, found.summary(), arrays, {})
+
+
+def table(store: Store) -> Table:
+    rows = []
+    for name in METHODS:
+        stored = store.load(key(name))
+        numbers, margin = stored.numbers, stored.arrays["margin"]
+        doubts = [finding["name"] for finding in numbers["findings"] if finding["verdict"] != "fine"]
+        rows.append(
+            (
+                name,
+                f"{100 * numbers['clean']:.0f}",
+                *(_with_interval(at) for at in numbers["robust"]),
+                f"{np.median(margin):.3f}",
+                f"{np.median(stored.arrays['certified']):.3f}",
+                ", ".join(doubts) or "none",
+            )
+        )
+    radii = (f"linf {ball.radius:g}" for ball in QUESTION.balls)
+    return Table(
+        "Digits: both audited",
+        ("method", "clean %", *radii, "median margin", "proven", "doubts"),
+        tuple(rows),
+        f"Robust accuracy in percent under AutoAttack with its 95 % interval, {QUESTION.points} test points; margins "
+        "in linf: the smallest known way to another class, and the radius proven safe; doubts: what diagnoses flag.",
+    )
+
+
+def _with_interval(robust: dict[str, float]) -> str:
+    return f"{100 * robust['accuracy']:.0f} [{100 * robust['low']:.0f}, {100 * robust['high']:.0f}]"
+
+
+def picture(store: Store) -> Picture:
+    figure, axes = panels(1, 1, size=4.0)
+    panel = axes[0][0]
+    radii = np.linspace(0, QUESTION.balls[-1].radius, 200)
+    for colour, name in zip(COLOURS, METHODS, strict=False):
+        stored = store.load(key(name))
+        for reach, style, what in (("margin", "solid", "no way known"), ("certified", "dotted", "proven")):
+            shares = [100 * float((stored.arrays[reach] > radius).mean()) for radius in radii]
+            panel.plot(radii, shares, color=colour, linestyle=style, label=f"{name}, {what}")
+        accuracy = [100 * at["accuracy"] for at in stored.numbers["robust"]]
+        panel.plot([ball.radius for ball in QUESTION.balls], accuracy, "o", color=colour)
+    panel.set_xlabel("radius, linf")
+    panel.set_ylabel("digits that stay right, %")
+    panel.set_ylim(0, 100)
+    panel.legend(fontsize=7)
+    return Picture("digits", figure, "How many test digits stay right over the radius; dots: AutoAttack.")
