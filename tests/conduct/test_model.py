@@ -144,7 +144,7 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize(
-    ("name", "attributes", "stored", "shape", "by_torch"), CASES, ids=lambda value: str(value)[:40]
+    ("name", "attributes", "stored", "shape", "by_torch"), CASES, ids=[f"{i} {case[0]}" for i, case in enumerate(CASES)]
 )
 def test_an_operator_alone(
     name: str,

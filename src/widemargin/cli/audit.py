@@ -19,7 +19,9 @@ from widemargin.cli.train import device_of
 from widemargin.conduct.audit import Audit as Audited
 from widemargin.conduct.audit import Question, Subject, audit
 from widemargin.conduct.model import Model, load_model
+from widemargin.data.images import ImageSet
 from widemargin.data.labelled import Parts
+from widemargin.data.own import OwnData
 from widemargin.perturb.balls import OPEN, UNIT, Box
 from widemargin.report.audit_page import page
 from widemargin.run import DataSet
@@ -69,13 +71,13 @@ class Audit:
         device = device_of(self.device)
         model = load_model(place, self.weights)
         model.network.to(device)
-        drawn = self._data(model).draw()
+        data = self._data(model)
+        drawn = data.draw()
         if not isinstance(drawn, Parts):
             raise ValueError("an audit needs data with a test part, got points of a toy set: give --data")
         balls = tuple(ball_named(self.norm, radius, self._box(drawn)) for radius in radii)
         question = Question(balls, min(self.points, len(drawn.test)), self.seed)
-        name = str(self.data or drawn.test.origin.place)
-        subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), Path(name).name)
+        subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), _called(data))
         out = self.out or (Path(place) if Path(place).is_dir() else Path("audits") / Path(self.model).stem)
         with as_started(device) as processes:
             found = _watched(subject, question, out / "audit", budget, console, processes)
@@ -93,6 +95,12 @@ class Audit:
         if self.box is not None:
             return UNIT if self.box == "unit" else OPEN
         return UNIT if drawn.test.stored.ndim == 4 else OPEN
+
+
+def _called(data: DataSet) -> str:
+    if isinstance(data, OwnData):
+        return Path(data.file.path).name
+    return data.name if isinstance(data, ImageSet) else type(data).__name__
 
 
 def _place(model: str) -> str:

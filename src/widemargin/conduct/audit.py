@@ -51,7 +51,7 @@ class Question:
 
     def __post_init__(self) -> None:
         if not self.balls:
-            raise ValueError("an audit needs at least one radius, got none")
+            raise ValueError("an audit needs at least 1 radius, got none")
         if self.points < 1 or self.chunk < 1:
             raise ValueError(f"an audit needs at least 1 point and chunks of 1, got {self.points} and {self.chunk}")
 

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Generator, Tensor, nn
 
+from widemargin.conduct.description import read_description
 from widemargin.conduct.export import trained
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.onnx_graph import read_onnx
@@ -69,7 +70,8 @@ def _run(folder: RunFolder, which: Literal["best", "last"]) -> Model:
         network: Network = Single(at_input(module))
     else:
         network = module if trial.place == AtInput() else _FromInputs(module)
-    return Model(network.eval(), folder.path.name, _file_digest(used), trial, notes)
+    name = str(read_description(folder.description).get("title") or folder.path.name)
+    return Model(network.eval(), name, _file_digest(used), trial, notes)
 
 
 @final

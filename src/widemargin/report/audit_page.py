@@ -24,7 +24,7 @@ def page(audit: Audit) -> Report:
     summary = (
         f"{audit.name} on {audit.data}: {_percent(audit.clean.share)} of {audit.n:,} test points are right, and "
         f"{_percent(robust.share)} [{100 * robust.low:.1f}, {100 * robust.high:.1f}] stay right wherever AutoAttack "
-        f"moves them within {audit.norm} {largest.radius:g}{left}."
+        f"moves them within {audit.norm} {largest.radius:g}{left}. {_doubts(audit.findings)}"
     )
     settings = (
         f"Attacks: {', '.join(audit.attacks)}, in turn, each on the points that stand; margins by minimum-norm attacks "
@@ -34,6 +34,13 @@ def page(audit: Audit) -> Report:
     pictures = [_curve(audit), _margins(audit), *_examples(audit)]
     tables = (_accuracy(audit), _by_attack(audit), _distribution(audit), _by_class(audit))
     return Report(f"Audit of {audit.name}", summary, settings, _remarks(audit.findings), tables, tuple(pictures))
+
+
+def _doubts(findings: Sequence[Finding]) -> str:
+    doubts = [finding.name for finding in findings if finding.verdict != "fine"]
+    if not doubts:
+        return f"None of {len(findings)} diagnoses gives a reason to doubt these numbers."
+    return f"Before you trust these numbers, read what is said below of: {', '.join(doubts)}."
 
 
 def _remarks(findings: Sequence[Finding]) -> tuple[Remark, ...]:
@@ -138,7 +145,7 @@ def _margins(audit: Audit) -> Picture:
     panel.plot(shares, np.minimum(margin, top), color=COLOURS[1], label="smallest known way to another class")
     if not np.isnan(certified).any():
         panel.plot(shares, certified, ".", markersize=2, color=COLOURS[2], label="proven lower bound")
-    panel.set_xlabel("points, from the nearest to the boundary to the farthest, %")
+    panel.set_xlabel("points, by their margin, %")
     panel.set_ylabel(f"margin, {audit.norm}")
     panel.set_ylim(bottom=0)
     panel.legend(fontsize=8)

@@ -1,0 +1,222 @@
+"""An audit counts right, survives interruption, and repeats nothing."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from widemargin.conduct import audit as module
+from widemargin.conduct.audit import Audit, Question, Subject, audit
+from widemargin.data.labelled import Labelled, Origin
+from widemargin.measure import curve
+from widemargin.measure.attacks.apgd import APGD, TargetedAPGD
+from widemargin.measure.attacks.attack import Attack
+from widemargin.measure.attacks.square import Square
+from widemargin.measure.diagnostics import modes
+from widemargin.perturb.balls import L2, OPEN, Ball
+from widemargin.report.audit_page import page
+from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.single import Single
+
+QUESTION = Question(tuple(L2(radius, OPEN) for radius in (0.2, 0.5, 1.0)), points=24, seed=3, chunk=6)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_queries() -> Iterator[None]:
+    """The same attacks with fewer steps: what they find is tested elsewhere."""
+
+    def quick(ball: Ball, classes: int) -> Sequence[Attack]:
+        return (APGD(ball, steps=20), TargetedAPGD(ball, targets=classes - 1, steps=10), Square(ball, queries=10))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "standard", quick)
+        patch.setattr(curve, "standard", quick)
+        patch.setattr(module, "all_findings", lambda *arguments, **more: (modes(*arguments[:2]),))
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(few_queries: None, tmp_path_factory: pytest.TempPathFactory) -> Audit:
+    return asked(tmp_path_factory.mktemp("whole"))
+
+
+def subject(classes: int = 4) -> Subject:
+    """A linear classifier, whose margins are known, with one point in ten labelled wrong."""
+    draws = torch.Generator().manual_seed(0)
+    linear = nn.Linear(5, classes)
+    with torch.no_grad():
+        linear.weight.copy_(torch.randn(classes, 5, generator=draws))
+        linear.bias.zero_()
+    points = torch.randn(60, 5, generator=draws)
+    labels = linear(points).argmax(1)
+    labels[::10] = (labels[::10] + 1) % classes
+    examples = Labelled(points, labels, tuple("abcd"[:classes]), Origin("memory", "digest"))
+    return Subject(Single(at_input(linear)), "linear", "weights", examples, "points")
+
+
+def true_margins(whom: Subject) -> torch.Tensor:
+    linear = next(m for m in whom.network.modules() if isinstance(m, nn.Linear))
+    labels = whom.examples.labels
+    weight, logits = linear.weight.detach().double(), linear(whom.examples.points).detach().double()
+    ways = (logits.gather(1, labels[:, None]) - logits) / (weight[labels][:, None] - weight[None]).norm(dim=-1)
+    return ways.masked_fill(torch.arange(logits.shape[1]) == labels[:, None], math.inf).amin(1).clamp_min(0)
+
+
+def asked(folder: Path, **more: object) -> Audit:
+    found = audit(subject(), QUESTION, folder, **more)  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def test_a_linear_model_gets_its_known_margins(whole: Audit) -> None:
+    found, truth = whole, true_margins(subject())
+    rows = found.points["row"]
+    assert len(set(rows)) == found.n == found.asked == 24
+    known = truth[torch.from_numpy(rows)].numpy()
+    assert np.allclose(found.points["margin"], known, rtol=0.01, atol=1e-6)
+    assert np.all(found.points["certified"] <= found.points["margin"] * (1 + 1e-4))
+    assert found.clean.count == int((known > 0).sum()) < 24
+    for ball, robust, proven in zip(QUESTION.balls, found.robust, found.certified or (), strict=True):
+        # Nobody stands at exactly a radius here.
+        assert robust.count == int((known > ball.radius).sum())
+        assert proven.count <= robust.count
+    broken = sum(map(sum, found.broken_by.values()))
+    assert broken == int(((known > 0) & (known <= 1.0)).sum())
+
+
+def test_what_was_interrupted_goes_on_without_repeating_or_losing_a_point(
+    whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[int]] = []
+    honest = module._asked
+
+    def dying(whom: Subject, question: Question, rows: torch.Tensor, certify: bool) -> dict[str, np.ndarray]:
+        calls.append(rows.tolist())
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return honest(whom, question, rows, certify)
+
+    monkeypatch.setattr(module, "_asked", dying)
+    with pytest.raises(KeyboardInterrupt):
+        asked(tmp_path / "cut")
+    again = asked(tmp_path / "cut")
+    assert len(calls) == 5, "two chunks, one that was cut, and the two that were left"
+    assert calls[2] == calls[3]
+    for name, values in whole.points.items():
+        assert np.array_equal(values, again.points[name], equal_nan=True), name
+    summaries = [{**one.summary(), "seconds": 0} for one in (whole, again)]
+    assert summaries[0] == summaries[1]
+
+
+def test_a_budget_ends_it_and_says_so(tmp_path: Path) -> None:
+    found = asked(tmp_path, budget=0.0)
+    assert (found.n, found.asked) == (6, 24)
+    assert "the 6 of 24 points for which there was time" in page(found).summary
+
+
+class _Share:
+    """One of two processes, without the other."""
+
+    count = 2
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def wrapped(self, step: nn.Module) -> nn.Module:
+        return step
+
+    def mean(self, value: torch.Tensor) -> float:
+        return value.item()
+
+    def wait(self) -> None:
+        return
+
+
+def test_processes_share_the_chunks(whole: Audit, tmp_path: Path) -> None:
+    assert audit(subject(), QUESTION, tmp_path, processes=_Share(1)) is None  # type: ignore[arg-type]
+    files = sorted(path.name for path in tmp_path.rglob("*.safetensors"))
+    assert files == ["00001.safetensors", "00003.safetensors"]
+    shared = audit(subject(), QUESTION, tmp_path, processes=_Share(0))  # type: ignore[arg-type]
+    assert shared is not None
+    assert np.array_equal(shared.points["margin"], whole.points["margin"])
+
+
+def test_another_question_or_other_weights_begin_anew(tmp_path: Path) -> None:
+    keys = {subject().key(QUESTION), subject().key(Question(QUESTION.balls, 24, 4, 6))}
+    other = Subject(subject().network, "linear", "others", subject().examples, "points")
+    assert len(keys | {other.key(QUESTION)}) == 3
+
+
+def test_figures_are_plain_json_with_all_it_takes_to_trust_them(whole: Audit) -> None:
+    found = whole
+    figures = json.loads(json.dumps(found.summary(), allow_nan=False))
+    assert figures["n"] == 24
+    assert [at["eps"] for at in figures["robust"]] == [0.2, 0.5, 1.0]
+    assert all(at["low"] <= at["accuracy"] <= at["high"] for at in figures["robust"])
+    assert figures["robust"][0]["attacks"] == list(found.attacks)
+    assert {finding["verdict"] for finding in figures["findings"]} <= {"fine", "suspicious", "wrong"}
+    points = json.loads(json.dumps(found.per_point(), allow_nan=False))
+    assert len(points) == 24
+    assert {point["by"] for point in points} <= {None, *found.attacks}
+    assert {point["breaks"] for point in points} <= {None, 0.2, 0.5, 1.0}
+
+
+class _Texts(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self.images = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.images += tag == "img"
+
+    def handle_data(self, data: str) -> None:
+        self.cells.append(data.strip())
+
+
+def test_the_page_has_every_part(whole: Audit) -> None:
+    found = whole
+    texts = _Texts()
+    texts.feed(page(found).html())
+    for words in ("Accuracy", "Points broken by each attack", "Margins", "Class by class", "proven lower bound"):
+        assert words in texts.cells
+    assert f"{100 * found.robust[0].share:.1f} %" in texts.cells
+    # Points that are no images have no pictures of themselves.
+    assert texts.images == 2
+
+
+def test_without_a_certificate_it_says_why(tmp_path: Path) -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(5, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x.sin()) if bool(x.sum() > 0) else self.linear(x.cos())
+
+    plain = subject()
+    odd = Subject(Single(at_input(Odd())), "odd", "odd", plain.examples, "points")
+    found = audit(odd, Question(QUESTION.balls[:1], 10, 0, 10), tmp_path)
+    assert found is not None
+    assert found.certified is None
+    assert "No certified bounds" in page(found).settings
+
+
+@pytest.mark.parametrize("wrong", [{"balls": ()}, {"points": 0}, {"chunk": 0}])
+def test_a_question_must_ask_something(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="an audit needs at least 1"):
+        Question(**{"balls": QUESTION.balls, **wrong})  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
