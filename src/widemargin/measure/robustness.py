@@ -16,11 +16,15 @@ from widemargin.perturb.objectives import (
     clean_entropy,
     clean_loss,
     perturbed_entropy,
+    perturbed_expected_entropy,
     perturbed_gap,
     perturbed_log_entropy,
+    perturbed_log_expected_entropy,
     perturbed_log_mutual_information,
+    perturbed_log_variation_ratio,
     perturbed_loss,
     perturbed_mutual_information,
+    perturbed_variation_ratio,
 )
 from widemargin.perturb.search import Search
 from widemargin.rng import Rng
@@ -34,6 +38,10 @@ _NO_ATTACK: tuple[Objective, ...] = (
     perturbed_log_entropy,
     perturbed_mutual_information,
     perturbed_log_mutual_information,
+    perturbed_expected_entropy,
+    perturbed_log_expected_entropy,
+    perturbed_variation_ratio,
+    perturbed_log_variation_ratio,
     perturbed_gap,
     -perturbed_gap,
 )
