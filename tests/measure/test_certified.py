@@ -341,7 +341,6 @@ def test_rounding_certifies_nobody() -> None:
     assert proven > 5
 
 
-@pytest.mark.xfail(strict=True, reason="the search for the radius may stop short of what intervals alone prove")
 def test_tighter_than_intervals_on_a_trained_network() -> None:
     points = normal(200, 2, seed=1)
     labels = (points.norm(dim=1) > 1.1).long()
@@ -367,7 +366,8 @@ def test_tighter_than_intervals_on_a_trained_network() -> None:
 
     linear = certified_radius(network, Cloud(points[:15], labels[:15]), Linf(2.0, OPEN))
     plain = torch.tensor([by_intervals(p, int(y)) for p, y in zip(points[:15], labels[:15], strict=True)]).double()
-    assert (linear >= 0.97 * plain).all(), list(zip(linear.tolist(), plain.tolist(), strict=True))
+    # Both searches end a little below what they could prove.
+    assert (linear >= 0.98 * plain).all(), list(zip(linear.tolist(), plain.tolist(), strict=True))
     assert linear.mean() > 1.5 * plain.mean()
 
 

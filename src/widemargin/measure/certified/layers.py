@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_input, conv2d_input
 
+Window: TypeAlias = tuple[range, ...]
+"""Which part of an image (or a sequence): a range of places along each axis; empty for all of it."""
 Rows = Float[Tensor, "R *F"]
 """Coefficients of R linear functions of a layer's features."""
 Constants = Float[Tensor, " R"]
@@ -28,6 +30,13 @@ class Interval(NamedTuple):
         """What both say.  Rounding may part two sound intervals by a hair: then they meet in the lower end."""
         low = self.low.maximum(other.low)
         return Interval(low, self.high.minimum(other.high).maximum(low))
+
+    def within(self, window: Window) -> Interval:
+        return Interval(*(sliced(end, window) for end in self))
+
+
+def sliced(values: Tensor, window: Window) -> Tensor:
+    return values[(..., *(slice(places.start, places.stop) for places in window))]
 
 
 Substituted: TypeAlias = tuple[tuple[Tensor, ...], Tensor]
@@ -45,6 +54,17 @@ class Layer(Protocol):
         their intervals.
         """
         ...
+
+    def at(self, window: Window, shape: torch.Size) -> tuple[Substitution, Window] | None:
+        """If outputs in the window follow a window of a source [1, *shape] alone: that window, and the step from there.
+
+        None for a layer that takes the whole of its source.
+        """
+        ...
+
+
+class Substitution(Protocol):
+    def substitute(self, rows: Tensor, *sources: Interval) -> Substituted: ...
 
 
 @final
@@ -65,6 +85,9 @@ class Linear:
         # A linear layer may stand behind more axes than one; its bias is the same along them.
         constants = _none(rows) if self.bias is None else (rows @ self.bias).view(len(rows), -1).sum(1)
         return (rows @ self.weight,), constants
+
+    def at(self, window: Window, shape: torch.Size) -> tuple[Substitution, Window] | None:
+        return None
 
     def lengths(self, dual: float) -> Tensor:
         return torch.linalg.vector_norm(self.weight, dual, dim=1)  # type: ignore[no-any-return]
@@ -91,7 +114,20 @@ class Conv:
         transposed: Callable[..., Tensor] = conv2d_input if low.ndim == 4 else conv1d_input
         shape = [len(rows), *low.shape[1:]]
         back = transposed(shape, self.weight, rows, self.stride, self.padding, self.dilation, self.groups)
-        return (back,), _none(rows) if self.bias is None else rows.flatten(2).sum(2) @ self.bias
+        return (back,), self.constants(rows)
+
+    def constants(self, rows: Tensor) -> Tensor:
+        return _none(rows) if self.bias is None else rows.flatten(2).sum(2) @ self.bias
+
+    def at(self, window: Window, shape: torch.Size) -> tuple[ConvWindow, Window]:
+        taken, cut = [], []
+        geometry = zip(window, shape[2:], self.weight.shape[2:], self.stride, self.padding, self.dilation, strict=True)
+        for places, size, kernel, stride, padding, dilation in geometry:
+            start = places.start * stride - padding
+            stop = (places.stop - 1) * stride - padding + (kernel - 1) * dilation + 1
+            taken.append(range(max(start, 0), min(stop, size)))
+            cut.append(max(start, 0) - start)
+        return ConvWindow(self, tuple(cut)), tuple(taken)
 
     def lengths(self, dual: float) -> Tensor:
         """Of a filter that padding does not cut: at the edge it is shorter, so this is sound there too."""
@@ -101,6 +137,23 @@ class Conv:
     def _apply(self, values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         convolve = F.conv2d if values.ndim == 4 else F.conv1d
         return convolve(values, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ConvWindow:
+    """A convolution where it gives a window, from the window it takes: `cut` places before that are padding."""
+
+    conv: Conv
+    cut: tuple[int, ...]
+
+    def substitute(self, rows: Tensor, *sources: Interval) -> Substituted:
+        ((low, _),) = sources
+        conv = self.conv
+        transposed: Callable[..., Tensor] = F.conv_transpose2d if low.ndim == 4 else F.conv_transpose1d
+        back = transposed(rows, conv.weight, None, conv.stride, 0, 0, conv.groups, conv.dilation)
+        taken = tuple(range(cut, cut + size) for cut, size in zip(self.cut, low.shape[2:], strict=True))
+        return (sliced(back, taken),), conv.constants(rows)
 
 
 @final
@@ -118,6 +171,10 @@ class Scale:
 
     def substitute(self, rows: Tensor, *sources: Interval) -> Substituted:
         return (rows * self.factor,), (rows * self.shift).flatten(1).sum(1)
+
+    def at(self, window: Window, shape: torch.Size) -> tuple[Substitution, Window] | None:
+        factor, shift = (sliced(part.expand(shape), window) for part in (self.factor, self.shift))
+        return Scale(factor, shift), window
 
 
 @final
@@ -138,6 +195,9 @@ class Average:
             (back,) = torch.autograd.grad(self.function(anywhere), anywhere, rows)
         return (back,), _none(rows)
 
+    def at(self, window: Window, shape: torch.Size) -> tuple[Substitution, Window] | None:
+        return None
+
 
 @final
 @dataclass(frozen=True)
@@ -153,6 +213,20 @@ class Reshape:
     def substitute(self, rows: Tensor, *sources: Interval) -> Substituted:
         ((low, _),) = sources
         return (rows.reshape(len(rows), *low.shape[1:]),), _none(rows)
+
+    def at(self, window: Window, shape: torch.Size) -> tuple[Substitution, Window] | None:
+        if self.shape != tuple(shape[1:]):
+            return None
+        return _SAME, window
+
+
+@final
+class _Same:
+    def substitute(self, rows: Tensor, *sources: Interval) -> Substituted:
+        return (rows,), _none(rows)
+
+
+_SAME = _Same()
 
 
 @final
@@ -171,6 +245,9 @@ class Add:
     def substitute(self, rows: Tensor, *sources: Interval) -> Substituted:
         return (rows, rows * self.sign), _none(rows)
 
+    def at(self, window: Window, shape: torch.Size) -> tuple[Substitution, Window] | None:
+        return self, window
+
 
 @final
 @dataclass(frozen=True)
@@ -188,6 +265,9 @@ class ReLU:
         constant = torch.where(bent, -low * chord, 0.0)
         falling = rows.clamp_max(0)
         return (falling * chord + (rows - falling) * below,), falling.flatten(1) @ constant.flatten()
+
+    def at(self, window: Window, shape: torch.Size) -> tuple[Substitution, Window] | None:
+        return self, window
 
     def looseness(self, source: Interval, rectified: bool) -> Tensor:
         """The area between the bounds of each feature, 0 where the ReLU does not bend."""
@@ -224,6 +304,12 @@ class MaxPool:
         falling = rows.clamp_max(0)
         spread = falling[:, :, None] * above + (rows - falling)[:, :, None] * below
         return (self._gathered(spread, low.shape),), falling.flatten(1) @ constant.flatten()
+
+    def at(self, window: Window, shape: torch.Size) -> tuple[Substitution, Window] | None:
+        if self.stride != self.kernel or self.padding != (0, 0):
+            return None
+        sides = zip(window, self.kernel, strict=True)
+        return self, tuple(range(places.start * size, places.stop * size) for places, size in sides)
 
     def looseness(self, source: Interval, rectified: bool) -> Tensor:
         """How wide the features are that may be the highest of a window, 0 for those that cannot or must be.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, sqrt
 
 import torch
@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from widemargin.data.examples import Examples
 from widemargin.measure.accuracy import Right
-from widemargin.measure.certified.bounds import Program
+from widemargin.measure.certified.bounds import Program, Refined
+from widemargin.measure.certified.layers import Interval
 from widemargin.measure.certified.reading import read
 from widemargin.measure.certified.region import Region
 from widemargin.perturb.balls import Ball
@@ -23,9 +24,12 @@ SLACK = 4
 """By how many roundings of its terms, in the network's precision, a lead must be above 0 to count as one."""
 TOLERANCE = 0.02
 """A certified radius is not looked for beyond this share of it."""
-_PASSES = 12
+_TRIALS = 6
+_ROUGH_TRIALS = 4
+_INTERVAL_TRIALS = 12
+_BEST_TO_ROUGH = 1.3
+"""About how much farther the best bounds reach than rough ones, for a LeNet: where to try first."""
 _HALVINGS = 40
-_TINY = 1e-12
 
 
 def certified(
@@ -103,48 +107,52 @@ class _Problem:
     precision: float
     """Of the network's own numbers."""
 
-    def leads(self, radius: float) -> _Leads:
+    def leads(self, radius: float, refined: Refined = Refined.ALL) -> _Leads:
         region = self.region.of_radius(radius)
-        known = self.program.intervals(region)
-        low, high = (end.flatten() for end in known[-1])
-        rows = self._rows
-        coefficients, constants = self.program.below(known, len(self.program.steps), rows)
+        known = self.program.intervals(region, refined)
+        coefficients, constants, _ = self.program.below(known, len(self.program.steps), self._rows)
         start = region.at_center(coefficients) + constants - self._slack
-        in_interval = low[self.label] - high[torch.arange(len(high)) != self.label] - self._slack
-        return _Leads(region, coefficients, start, in_interval)
+        return _Leads(region, coefficients, start, self._apart(known[-1]))
 
     def proven(self) -> bool:
-        # Cheap, and spares all bounds of a point that is classified wrong.
-        return self.leads(0.0).lowest > 0 and self.leads(self.region.radius).lowest > 0
+        # Each spares what follows: a point that is classified wrong, and one that weaker bounds prove.
+        return self.leads(0.0).lowest > 0 and any(
+            self.leads(self.region.radius, refined).lowest > 0 for refined in (Refined.LATE, Refined.ALL)
+        )
 
     def largest(self) -> float:
-        """By trials, each where the lowest lead would end if it were a quadratic function of the radius."""
+        """Three searches, each from where the one before it ended: intervals alone, rough linear bounds, the best."""
         highest = self.region.radius
         clean = self.leads(0.0)
         if not clean.lowest > 0:
             return 0.0
-        # As if nothing bent: where nothing does, the truth; elsewhere bounds reach about a sixth of it.
+        # As if nothing bent: where nothing does, the truth.
         straight = clean.reach(highest)
-        trial = min(straight * (1 + TOLERANCE if self.program.is_linear else 1 / 6), highest)
-        low, high = 0.0, inf
-        falls = [(0.0, clean.lowest / max(straight, _TINY))]
-        for _ in range(_PASSES):
-            if trial < _TINY:
-                break
-            leads = self.leads(trial)
-            falls.append((trial, (clean.lowest - leads.lowest) / trial))
-            if leads.lowest > 0:
-                low = trial
-            else:
-                low, high = max(low, leads.reach(trial)), trial
-            if low >= highest or high <= (1 + TOLERANCE) * low:
-                break
-            trial = min(_next_trial(falls, clean.lowest, low, high), highest)
-        return low
+        if self.program.is_linear:
+            return straight
+        clean_lead, first = clean.lowest, straight / 32
+        plain = _largest(self._by_intervals, 0.0, clean_lead, first, highest, 4.0, TOLERANCE, _INTERVAL_TRIALS)
+        rough, best = (partial(self._by_lines, refined) for refined in (Refined.LATE, Refined.ALL))
+        first = max(2 * plain, straight / 8)
+        late = _largest(rough, plain, clean_lead, first, highest, 2.0, 5 * TOLERANCE, _ROUGH_TRIALS)
+        return _largest(best, late, clean_lead, _BEST_TO_ROUGH * late, highest, 1.15, TOLERANCE, _TRIALS)
+
+    def _by_intervals(self, radius: float) -> tuple[float, float]:
+        known = self.program.intervals(self.region.of_radius(radius), Refined.NONE)
+        lead = float(self._apart(known[-1]).min())
+        return lead, radius if lead > 0 else 0.0
+
+    def _by_lines(self, refined: Refined, radius: float) -> tuple[float, float]:
+        leads = self.leads(radius, refined)
+        return leads.lowest, radius if leads.lowest > 0 else leads.reach(radius)
+
+    def _apart(self, logits: Interval) -> Tensor:
+        low, high = (end.flatten() for end in logits)
+        return low[self.label] - high[torch.arange(len(high)) != self.label] - self._slack
 
     @cached_property
     def _rows(self) -> Tensor:
-        rows = -torch.eye(self.program.steps[-1].features, dtype=torch.float64, device=self.region.center.device)
+        rows = -torch.eye(self.program.steps[-1].shape[0], dtype=torch.float64, device=self.region.center.device)
         rows[:, self.label] = 1.0
         return rows[torch.arange(len(rows)) != self.label]
 
@@ -153,19 +161,44 @@ class _Problem:
         return SLACK * self.precision * self.program.rounded_terms(self.region.center, self._rows)
 
 
-def _next_trial(falls: list[tuple[float, float]], clean: float, low: float, high: float) -> float:
-    """`falls` are radii and how fast the lead has fallen up to them, on average: taken for a line between the last two.
+def _largest(
+    attempt: Callable[[float], tuple[float, float]],
+    low: float,
+    clean: float,
+    trial: float,
+    highest: float,
+    growth: float,
+    tolerance: float,
+    trials: int,
+) -> float:
+    """Larger and larger radii until one is not proven, then the bracket is closed by false position (Illinois).
 
-    Within the bracket, and near one of its ends only to close it.
+    `low` is proven already, `clean` is the lead at radius 0.  An attempt returns the lead it can prove at a radius, and
+    the radius up to which there is a lead above 0: if not all of what it was asked for, then perhaps a part.
     """
-    (first, fall), (second, later) = sorted(falls, key=lambda tried: abs(clean - tried[0] * tried[1]))[:2]
-    bend = (later - fall) / (second - first) if second != first else 0.0
-    start = fall - bend * first
-    square = start**2 + 4 * bend * clean
-    end = 2 * clean / (start + sqrt(square)) if square >= 0 and start + sqrt(square) > 0 else inf
-    least = max(low * (1 + 0.8 * TOLERANCE), 0.0 if high == inf else high / 16)
-    most = 4 * low if high == inf else high * (1 - 0.8 * TOLERANCE) if low else high / 2
-    return sqrt(least * most) if least >= most else min(max(end, least), most)
+    holds, fails, ahead = (0.0, clean), (inf, 0.0), inf
+    for _ in range(trials):
+        trial = min(trial, highest)
+        lead, found = attempt(trial)
+        low = max(low, found)
+        if lead > 0:
+            # Where it would end if it fell on as it did; it falls ever faster, so hardly beyond.
+            fall = (holds[1] - lead) / (trial - holds[0])
+            ahead = trial + lead / fall if fall > 0 else inf
+            # An end of the bracket that stays counts half the next time, so that both move.
+            holds, fails = (trial, lead), (fails[0], fails[1] / 2 if holds[0] else fails[1])
+        else:
+            holds, fails = (holds[0], holds[1] / 2 if fails[0] < inf else holds[1]), (trial, lead)
+        high = fails[0]
+        if low >= highest or min(high, ahead) <= (1 + tolerance) * low:
+            break
+        if high == inf:
+            trial = min(ahead, growth * low)
+        else:
+            between = holds[0] + (high - holds[0]) * holds[1] / (holds[1] - fails[1])
+            least, most = max((1 + tolerance / 2) * low, high / 64), high / (1 + tolerance / 2)
+            trial = sqrt(least * most) if least >= most else min(max(between, least), most)
+    return low
 
 
 def _problems(network: Network | nn.Module, examples: Examples, ball: Ball) -> Iterator[_Problem]:

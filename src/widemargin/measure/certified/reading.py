@@ -52,7 +52,7 @@ def read(network: Network | nn.Module, points: Points) -> Program:
         reading = _Reading(fx.GraphModule(module, graph))
         # A copy: the network may overwrite its input.
         reading.run(points.clone())
-        program = Program(points[0].numel(), tuple(reading.steps))
+        program = Program(points[0].shape, tuple(reading.steps))
         _check_same(program, points, logits, type(network).__name__)
     return program
 
@@ -110,7 +110,7 @@ class _Reading(fx.Interpreter):
         return value
 
     def _note(self, layer: Layer, sources: tuple[int, ...], value: Tensor) -> int:
-        self.steps.append(Step(layer, sources, value[0].numel()))
+        self.steps.append(Step(layer, sources, value[0].shape))
         return len(self.steps)
 
     def _layer(self, node: fx.Node, value: Any) -> tuple[Layer, list[fx.Node]]:
@@ -127,7 +127,9 @@ class _Reading(fx.Interpreter):
             name = node.target if isinstance(node.target, str) else _torch_name(node.target)
             if name.strip("_") in _ARITHMETIC:
                 operands = [None if arg in taken else given for arg, given in zip(node.args, args, strict=True)]
-                return _arithmetic(_ARITHMETIC[name.strip("_")], operands, value, first, **kwargs), taken
+                if any(self.env[operand].shape != value.shape for operand in taken):
+                    raise NotImplementedError("changes the shape of what it takes")
+                return _arithmetic(_ARITHMETIC[name.strip("_")], operands, value, **kwargs), taken
             if node.args[0] is not taken[0] or len(taken) > 1:
                 raise _unknown(node, self.submodules)
             return _FUNCTIONS[name](value, *args[1:], **kwargs), taken
@@ -298,10 +300,8 @@ _ARITHMETIC = {
 }  # fmt: skip
 
 
-def _arithmetic(sign: str, operands: list[Any], value: Tensor, first: Tensor) -> Layer:
+def _arithmetic(sign: str, operands: list[Any], value: Tensor) -> Layer:
     """None stands for what follows the input, anything else is a constant."""
-    if value.shape != first.shape:
-        raise NotImplementedError("changes the shape of what it takes")
     one, zero = value.new_ones((), dtype=torch.float64), value.new_zeros((), dtype=torch.float64)
     match sign, operands:
         case "+", [None, None]:

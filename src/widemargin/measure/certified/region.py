@@ -8,7 +8,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from widemargin.measure.certified.layers import Constants, Interval, Rows
+from widemargin.measure.certified.layers import Constants, Interval, Rows, Window, sliced
 from widemargin.perturb.balls import L1, L2, Ball, Linf
 
 _DUAL: dict[type, float] = {Linf: 1, L2: 2, L1: inf}
@@ -38,6 +38,11 @@ class Region:
 
     def of_radius(self, radius: float) -> Region:
         return replace(self, radius=radius)
+
+    def within(self, window: Window) -> Region:
+        """What functions of these features alone see of it."""
+        center, down, up = (sliced(part, window) for part in (self.center, self.down, self.up))
+        return replace(self, center=center, down=down, up=up)
 
     def interval(self) -> Interval:
         return Interval(*(self.center + side for side in self._steps()))
