@@ -13,8 +13,9 @@ from widemargin.data.examples import Examples
 from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, slices
 from widemargin.measure.attacks.attack import Classifier, Noise, ShortestAttack
 from widemargin.measure.attacks.ddn import DDN
+from widemargin.measure.attacks.fab import ShortestFAB
 from widemargin.measure.attacks.fmn import FMN
-from widemargin.measure.attacks.nearer import Nearest, Norm
+from widemargin.measure.attacks.nearer import Nearest, Norm, firm
 from widemargin.measure.attacks.polished import polished
 from widemargin.measure.attacks.rows import wrong
 from widemargin.measure.autoattack import under_attack
@@ -25,6 +26,7 @@ from widemargin.uncertainty.network import Network
 Tick = Callable[[int], None]
 """Told after every batch how many points are done."""
 NOBODY = -1
+_WORTH_POLISHING = 1.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +95,13 @@ class Distances:
 
 
 def shortest_attacks(norm: Norm, box: Box, classes: int) -> tuple[ShortestAttack, ...]:
-    """Several, because each fails on some networks: the least of them all is the margin."""
+    """Three, because each fails on some networks: the least of them all is the margin.
+
+    The best comes first: what the others find is followed to the boundary only where it may be nearer.
+    """
     targets = min(3, classes - 1)
-    own = (DDN(box),) if norm is L2 else ()
-    return (*own, FMN(norm, box), FMN(norm, box, targets=targets))
+    untargeted = DDN(box) if norm is L2 else FMN(norm, box, steps=50)
+    return (FMN(norm, box, targets=targets), untargeted, ShortestFAB(norm(1.0, box), targets, steps=20))
 
 
 def distances(
@@ -164,7 +169,14 @@ def _nearest(
     noise = Noise(seed, numbers.to(inputs.device)[left])
     for i, attack in enumerate(attacks):
         reached = attack(classify, seen.inputs, labels[left], noise)
-        reached = polished(classify, seen.inputs, labels[left], reached, ball)
+        near = ball.norm(reached - seen.inputs)
+        # Along the boundary a way becomes a few per cent shorter: one that is much too long is not worth the work.
+        worth = ((near > 0) & (near < _WORTH_POLISHING * seen.distance)).nonzero()[:, 0]
+        if len(worth) == 0:
+            continue
+        start, own = seen.inputs[worth], labels[left[worth]]
+        way = polished(classify, start, own, reached[worth], ball)
+        reached[worth] = firm(classify, start, own, way, box)
         with torch.no_grad():
             across = wrong(classify(reached), labels[left])
         first = torch.where(seen.see(reached, across), i, first)

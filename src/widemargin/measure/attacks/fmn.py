@@ -19,6 +19,8 @@ from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Linf
 from widemargin.shapes import Labels, Points
 
 _MOST_CANDIDATES = 20
+# Small batches cost as much as larger ones: so many rows of several targets are moved together.
+_ROWS_SIDE_BY_SIDE = 256
 # By how much the start is to be behind the boundary of the linear model.
 _BEYOND = 1.02
 
@@ -54,18 +56,24 @@ class FMN:
         return "FMN-T" if self.targets else "FMN"
 
     def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        seen = Nearest(self.norm(0.0, self.box), inputs)
+        ball = self.norm(0.0, self.box)
         if self.targets == 0:
-            self._descend(classify, labels, lambda answers: -margin(answers, labels), seen, noise)
-        else:
-            for rival in nearest_classes(classify, inputs, labels, seen.ball)[:, : self.targets].unbind(1):
-                self._descend(classify, labels, partial(towards, labels=labels, targets=rival), seen, noise)
+            return self._descended(classify, inputs, labels, lambda answers: -margin(answers, labels), noise).places
+        rivals = nearest_classes(classify, inputs, labels, ball)[:, : self.targets]
+        seen, everyone = Nearest(ball, inputs), torch.arange(len(inputs), device=inputs.device)
+        for some in rivals.split(max(_ROWS_SIDE_BY_SIDE // max(len(inputs), 1), 1), dim=1):
+            row, rival = everyone.repeat(some.shape[1]), some.T.reshape(-1)
+            height = partial(towards, labels=labels[row], targets=rival)
+            found = self._descended(classify, inputs[row], labels[row], height, noise.at(row))
+            for which in torch.arange(len(row), device=row.device).split(len(inputs)):
+                seen.see(found.places[which], found.distance[which] < torch.inf)
         return seen.places
 
-    def _descend(
-        self, classify: Classifier, labels: Labels, height: Callable[[Tensor], Tensor], seen: Nearest, noise: Noise
-    ) -> None:
-        inputs, ball, unit = seen.inputs, seen.ball, self.norm(1.0, OPEN)
+    def _descended(
+        self, classify: Classifier, inputs: Points, labels: Labels, height: Callable[[Tensor], Tensor], noise: Noise
+    ) -> Nearest:
+        ball, unit = self.norm(0.0, self.box), self.norm(1.0, OPEN)
+        seen = Nearest(ball, inputs)
         # As long in the linf norm as one feature: a step of share 1 crosses the ball in any norm.
         length = inputs[0].numel() ** 0.5 if self.norm is Linf else 1.0
         most = farthest(ball, inputs)
@@ -89,6 +97,7 @@ class FMN:
             scale = per_row(radius, delta)
             delta = unit.project(delta / scale + fade(1.0, 0.01, done) * uphill, inputs) * scale
             delta = self.box.clamp(delta, inputs)
+        return seen
 
 
 def nearest_classes(classify: Classifier, inputs: Points, labels: Labels, ball: Ball) -> Tensor:

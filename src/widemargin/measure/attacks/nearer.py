@@ -3,48 +3,126 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
 
 import torch
 from torch import Tensor
 
 from widemargin.measure.attacks.attack import Classifier
 from widemargin.measure.attacks.losses import margin
-from widemargin.measure.attacks.rows import per_row, wrong
+from widemargin.measure.attacks.rows import among, per_row, slope, wrong
 from widemargin.perturb.balls import L1, L2, Ball, Box, Linf
 from widemargin.shapes import Labels, LogProbs, PerSample, Points
 
 Norm = type[Linf] | type[L2] | type[L1]
 """A norm is named by its ball: Linf, L2 or L1."""
+# Of a long sum of products, how many roundings its error may be.
+_ROUNDINGS = 16
+# How many roundings inputs may be off.
+_OF_INPUTS = 4
+# By which shares of its way a place may be pushed outward.
+_PUSHES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3)
+# Every so manieth guess is the middle.
+_HALVING = 4
 
 
 def nearer(classify: Classifier, inputs: Points, labels: Labels, places: Points) -> Points:
-    """From each wrong place straight towards its point until the class would change: bisection to float precision.
+    """From each wrong place straight towards its point until the class would change, to float precision.
 
     Places where the classifier is right come back as the points themselves: nothing was found.  A point leaves the
     batch as soon as its bracket is as narrow as its numbers allow.
+
+    The lead of the wrong class is all but linear on a short way, so a guess is where a line would cross 0 (the Illinois
+    rule); now and then it is the middle of the bracket, whatever the lead may be.
     """
     with torch.no_grad():
-        found = wrong(classify(places), labels)
+        answers = classify(places)
+        found = wrong(answers, labels)
         best = torch.where(per_row(found, inputs), places, inputs)
-        high = torch.ones(len(inputs), dtype=inputs.dtype, device=inputs.device)
-        low = torch.zeros_like(high)
-        while len(open_ := (found & (high - low > 4 * _precision(high) * high)).nonzero()[:, 0]):
-            middle = (low[open_] + high[open_]) / 2
-            start, end = inputs[open_], places[open_]
-            tried = start + per_row(middle, start) * (end - start)
-            # Rounding must not carry it out of the box.
-            tried = tried.clamp(torch.minimum(start, end), torch.maximum(start, end))
-            across = plainly_wrong(classify(tried), labels[open_])
-            low[open_] = torch.where(across, low[open_], middle)
-            high[open_] = torch.where(across, middle, high[open_])
-            best[open_] = torch.where(per_row(across, tried), tried, best[open_])
+        row = found.nonzero()[:, 0]
+        if len(row) == 0:
+            return best
+        high, low = (torch.full((len(row),), end, dtype=inputs.dtype, device=inputs.device) for end in (1.0, 0.0))
+        start, end, own = inputs[row], places[row], labels[row]
+        at_low, at_high = _lead(classify(start), own), _lead(answers[row], own)
+        now = _Bracket(row, start, end, own, low, high, at_low, at_high, row >= 0)
+        for guess in count(1):
+            if len((now := now.open()).row) == 0:
+                break
+            best[now.row] = now.narrowed(classify, best[now.row], halve=guess % _HALVING == 0)
         return best
 
 
+@dataclass(eq=False)
+class _Bracket:
+    """Of the points whose crossing is not known to float precision, row for row."""
+
+    row: Tensor
+    inputs: Points
+    places: Points
+    labels: Labels
+    low: Tensor
+    """Shares of the way: here the class is right, and at `high` it is plainly wrong."""
+    high: Tensor
+    at_low: Tensor
+    at_high: Tensor
+    across: Tensor
+    """Whether the last guess was plainly wrong."""
+
+    def open(self) -> _Bracket:
+        wide = self.high - self.low > 4 * _precision(self.high) * self.high
+        return self if bool(wide.all()) else among(self, wide)
+
+    def narrowed(self, classify: Classifier, best: Points, halve: bool) -> Points:
+        """One guess each; the nearest wrong places are then these."""
+        guess = middle = (self.low + self.high) / 2
+        if not halve:
+            crossing = self.low + (self.high - self.low) * (self.at_low / (self.at_low - self.at_high))
+            guess = torch.where((crossing > self.low) & (crossing < self.high), crossing, middle)
+        tried = self.inputs + per_row(guess, self.inputs) * (self.places - self.inputs)
+        # Rounding must not carry it out of the box.
+        tried = tried.clamp(torch.minimum(self.inputs, self.places), torch.maximum(self.inputs, self.places))
+        answers = classify(tried)
+        across, lead = plainly_wrong(answers, self.labels), _lead(answers, self.labels)
+        # An end that stays twice counts half: the next line then crosses on its side.
+        stays = torch.where(across == self.across, 0.5, 1.0).to(lead)
+        self.low, self.high = torch.where(across, self.low, guess), torch.where(across, guess, self.high)
+        self.at_low = torch.where(across, self.at_low * stays, lead)
+        self.at_high = torch.where(across, lead, self.at_high * stays)
+        self.across = across
+        return torch.where(per_row(across, tried), tried, best)
+
+
 def plainly_wrong(answers: LogProbs, labels: Labels) -> Tensor:
-    """Wrong by more than rounding: such a place is still wrong when computed in another batch."""
-    rounding = 16 * _precision(answers) * answers.abs().amax(1)
-    return wrong(answers, labels) & ~(-margin(answers, labels) <= rounding)
+    """Wrong by more than the rounding of the answers."""
+    return wrong(answers, labels) & ~(_lead(answers, labels) <= 0)
+
+
+def _lead(answers: LogProbs, labels: Labels) -> Tensor:
+    """Of the best other class, less what rounding may be; not a number where the answers are none."""
+    return -margin(answers, labels) - _ROUNDINGS * _precision(answers) * answers.abs().amax(1)
+
+
+def firm(classify: Classifier, inputs: Points, labels: Labels, places: Points, box: Box) -> Points:
+    """Wrong places pushed outward as little as keeps them wrong in any other batch too; as they are if no push does.
+
+    A computation in another order is as good as one of inputs that are a few roundings off, so the lead of the wrong
+    class must outweigh what those could change.
+    """
+    found = places.clone()
+    row = (places != inputs).flatten(1).any(1).nonzero()[:, 0]
+    for share in _PUSHES:
+        if len(row) == 0:
+            break
+        tried = inside(box, inputs[row] + (1 + share) * (places[row] - inputs[row])) if share else places[row]
+        answers, lead, gradient = slope(classify, tried, partial(_lead, labels=labels[row]))
+        rounding = _OF_INPUTS * _precision(answers) * (gradient * tried).flatten(1).abs().sum(1)
+        done = wrong(answers, labels[row]) & ~(lead <= rounding)
+        found[row[done]] = tried[done]
+        row = row[~done]
+    return found
 
 
 class Nearest:
