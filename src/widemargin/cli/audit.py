@@ -77,7 +77,7 @@ class Audit:
             raise ValueError("an audit needs data with a test part, got points of a toy set: give --data")
         balls = tuple(ball_named(self.norm, radius, self._box(drawn)) for radius in radii)
         question = Question(balls, min(self.points, len(drawn.test)), self.seed)
-        subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), _called(data))
+        subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), _called(data, drawn))
         out = self.out or (Path(place) if Path(place).is_dir() else Path("audits") / Path(self.model).stem)
         with as_started(device) as processes:
             found = _watched(subject, question, out / "audit", budget, console, processes)
@@ -97,9 +97,9 @@ class Audit:
         return UNIT if drawn.test.stored.ndim == 4 else OPEN
 
 
-def _called(data: DataSet) -> str:
+def _called(data: DataSet, drawn: Parts) -> str:
     if isinstance(data, OwnData):
-        return Path(data.file.path).name
+        return Path(drawn.test.origin.place).name
     return data.name if isinstance(data, ImageSet) else type(data).__name__
 
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -20,8 +20,8 @@ from widemargin.conduct.onnx_graph import read_onnx
 from widemargin.conduct.own_network import OwnNetwork
 from widemargin.conduct.pt2_graph import read_pt2
 from widemargin.conduct.task import digest
+from widemargin.measure.robustness import Whole
 from widemargin.run import AtInput, Trial
-from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
@@ -69,29 +69,9 @@ def _run(folder: RunFolder, which: Literal["best", "last"]) -> Model:
     if not isinstance(module, Network):
         network: Network = Single(at_input(module))
     else:
-        network = module if trial.place == AtInput() else _FromInputs(module)
+        network = module if trial.place == AtInput() else Whole(module)
     name = str(read_description(folder.description).get("title") or folder.path.name)
     return Model(network.eval(), name, _file_digest(used), trial, notes)
-
-
-@final
-class _FromInputs(Network):
-    """A network that was cut elsewhere, perturbed at its inputs."""
-
-    abreast = 1
-
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        self.network = network
-
-    def encode(self, inputs: Points) -> Encoded:
-        return inputs
-
-    def logits(self, encoded: Encoded) -> MemberLogits:
-        return self.network.logits(self.network.encode(encoded))
-
-    def penalty(self) -> Tensor:
-        return self.network.penalty()
 
 
 def _own(place: str, weights: Path | None) -> Model:

@@ -61,7 +61,7 @@ def robust(
     the restart and its number, so the answer does not depend on how many `rows` are computed at once.
     """
     _check_attack(attack, restarts)
-    whole = _Whole(network)
+    whole = Whole(network)
     found = []
     with in_eval_mode(network):
         for numbers, inputs, labels in slices(examples, rows):
@@ -88,7 +88,7 @@ def robust_accuracy(network: Network, examples: Examples, attack: Search, seed: 
 
 
 @final
-class _Whole(Network):
+class Whole(Network):
     """Any network, perturbed at its input: an attacker reaches no other place."""
 
     abreast = 1
