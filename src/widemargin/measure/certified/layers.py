@@ -36,7 +36,9 @@ class Interval(NamedTuple):
 
 
 def sliced(values: Tensor, window: Window) -> Tensor:
-    return values[(..., *(slice(places.start, places.stop) for places in window))]
+    for axis, places in enumerate(reversed(window), start=1):
+        values = values.narrow(-axis, places.start, len(places))
+    return values
 
 
 Substituted: TypeAlias = tuple[tuple[Tensor, ...], Tensor]

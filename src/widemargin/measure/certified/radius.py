@@ -29,7 +29,6 @@ _ROUGH_TRIALS = 4
 _INTERVAL_TRIALS = 12
 _BEST_TO_ROUGH = 1.3
 """About how much farther the best bounds reach than rough ones, for a LeNet: where to try first."""
-_HALVINGS = 40
 
 
 def certified(
@@ -74,27 +73,13 @@ class _Leads:
     in_interval: Tensor
     """Lower bounds of the leads themselves, by intervals."""
 
-    @property
+    @cached_property
     def lowest(self) -> float:
-        return float(self._linear(self.region).maximum(self.in_interval).min())
+        return float((self.start + self.region.lowest(self.coefficients)).maximum(self.in_interval).min())
 
     def reach(self, highest: float) -> float:
         """Up to which radius they prove a lead: they hold in every ball that is smaller than their own."""
-        if not self._prove(0.0):
-            return 0.0
-        if self._prove(highest):
-            return highest
-        low, high = 0.0, highest
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._prove(middle) else (low, middle)
-        return low
-
-    def _prove(self, radius: float) -> bool:
-        return bool((self._linear(self.region.of_radius(radius)) > 0).all())
-
-    def _linear(self, region: Region) -> Tensor:
-        return self.start + region.lowest(self.coefficients)
+        return min(float(self.region.reach(self.coefficients, self.start).min()), highest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,8 @@ from torch import Tensor
 from widemargin.measure.certified.layers import Constants, Interval, Rows, Window, sliced
 from widemargin.perturb.balls import L1, L2, Ball, Linf
 
+_NEWTON_STEPS = 30
+_NEWTON_PRECISION = 1e-9
 _DUAL: dict[type, float] = {Linf: 1, L2: 2, L1: inf}
 
 
@@ -62,6 +64,27 @@ class Region:
             return in_box
         movable = rising * (down < 0) + falling * (up > 0)
         return in_box.maximum(-self.radius * torch.linalg.vector_norm(movable, self.dual, dim=1))
+
+    def reach(self, rows: Rows, start: Constants) -> Constants:
+        """Up to which radius each linear function, `start` at the center, stays above 0 by the bounds of `lowest`.
+
+        By Newton's method: such a bound is convex and falls, so that steps from 0 end below its root or in it.
+        """
+        flat, (down, up) = rows.flatten(1), (side.flatten() for side in (self.down, self.up))
+        size, room = flat.abs(), torch.where(flat > 0, -down, up)
+        radius = torch.zeros_like(start)
+        for _ in range(_NEWTON_STEPS):
+            left = start - (size * room.minimum(radius[:, None])).sum(1)
+            step = left.clamp_min(0) / (size * (room > radius[:, None])).sum(1)
+            # 0 / 0: nothing left, and nothing falls.
+            step = step.nan_to_num(0.0, posinf=inf)
+            radius = radius + step
+            if not bool((step > _NEWTON_PRECISION * radius).any()) or bool(radius.isinf().all()):
+                break
+        if self.dual != 1:
+            length = torch.linalg.vector_norm(size * (room > 0), self.dual, dim=1)
+            radius = radius.maximum((start.clamp_min(0) / length).nan_to_num(0.0, posinf=inf))
+        return radius
 
     def at_center(self, rows: Rows) -> Constants:
         return rows.flatten(1) @ self.center.flatten()
