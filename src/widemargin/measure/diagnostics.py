@@ -19,6 +19,8 @@ from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, share, slices
 from widemargin.measure.attacks.attack import Attack, Classifier, Noise
 from widemargin.measure.attacks.losses import CrossEntropy, Loss, Margin, likeliest_others, towards
 from widemargin.measure.attacks.square import Square
+from widemargin.measure.autoattack import under_attack
+from widemargin.measure.distance import check_alone
 from widemargin.perturb.balls import Ball
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, Labels, LogProbs, MemberLogits, PerSample, Points
@@ -88,7 +90,7 @@ def _findings(
     surrogates: Sequence[Network],
     seed: int,
 ) -> Iterator[Finding]:
-    _check_alone(network)
+    check_alone(network)
     box = inputs_in_box(examples, ball)
     yield box
     yield modes(network, examples)
@@ -597,23 +599,11 @@ def _labels(examples: Examples, like: Tensor) -> Tensor:
     return torch.cat([labels for _, _, labels in slices(examples, ROWS_AT_ONCE)]).to(like.device)
 
 
-def _check_alone(network: Network) -> None:
-    if network.abreast != 1:
-        raise ValueError(f"robustness is that of one network, got {network.abreast} abreast: split them first")
-
-
 @contextmanager
 def _observed(network: nn.Module) -> Iterator[None]:
-    """In eval mode and without gradients of parameters; everything is as before afterwards."""
-    flags = [(parameter, parameter.requires_grad) for parameter in network.parameters()]
-    with _state_kept(network), in_eval_mode(network):
-        for parameter, _ in flags:
-            parameter.requires_grad_(False)
-        try:
-            yield
-        finally:
-            for parameter, flag in flags:
-                parameter.requires_grad_(flag)
+    """As under attack, and everything is as before afterwards."""
+    with _state_kept(network), under_attack(network):
+        yield
 
 
 @contextmanager

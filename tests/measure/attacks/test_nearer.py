@@ -5,8 +5,8 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from linear_oracle import KINDS, NORMS, Kind, known_distances, shortest_climb
-from widemargin import L1, L2, OPEN, UNIT, Linf, Rng
-from widemargin.measure.attacks.nearer import Norm, nearer, plainly_wrong
+from widemargin import L1, L2, OPEN, UNIT, Box, Linf, Rng
+from widemargin.measure.attacks.nearer import Norm, firm, nearer, plainly_wrong
 from widemargin.measure.attacks.polished import polished, shortest
 
 CENTERS = Rng.seeded(2).uniform(torch.empty(40, 5)) - 0.5
@@ -51,6 +51,47 @@ def test_who_is_done_leaves_the_batch() -> None:
     assert asked[0] == 40
     assert set(asked[1:]) <= set(range(1, 11))
     assert len(asked) < 32
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_lead_that_is_linear_takes_few_guesses(dtype: torch.dtype) -> None:
+    asked: list[int] = []
+
+    def plane(points: Tensor) -> Tensor:
+        asked.append(len(points))
+        return torch.stack([1 - points[:, 0], points[:, 0] - 1], 1)
+
+    inputs = CENTERS.to(dtype)
+    found = nearer(plane, inputs, LABELS, inputs + 9)
+    torch.testing.assert_close(found[:, 0], torch.ones_like(found[:, 0]))
+    assert sum(asked) < 14 * len(inputs)
+
+
+def test_a_lead_that_jumps_is_bisected() -> None:
+    def step(points: Tensor) -> Tensor:
+        out = torch.where(points[:, 0] > 1, 1e9, -1e-9)
+        return torch.stack([-out, out], 1)
+
+    found = nearer(step, CENTERS, LABELS, CENTERS + 9)
+    assert bool((found[:, 0] > 1).all())
+    torch.testing.assert_close(found[:, 0], torch.ones(40), rtol=1e-5, atol=0)
+
+
+def test_a_place_is_pushed_out_until_rounding_cannot_matter() -> None:
+    """A lead of 1e-8 in logits of 1, at inputs of 1: lost in any other order of computation."""
+
+    def plane(points: Tensor) -> Tensor:
+        out = points[:, 0] - 0.5 + 1e-8
+        return torch.stack([torch.ones_like(out), 1 + out], 1)
+
+    inputs, labels = torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64)
+    places = torch.tensor([[0.5, 0.0], [0.6, 0.0], [0.0, 0.0]])
+    pushed = firm(plane, inputs, labels, places, UNIT)
+    assert torch.equal(pushed[1:], places[1:])
+    assert 1e-6 < float(pushed[0, 0]) / 0.5 - 1 < 2e-5
+    # There is no room for a push: it stays.
+    edge = Box(0.0, 0.5)
+    assert torch.equal(firm(plane, inputs, labels, places.clamp_max(0.5), edge)[0], places[0])
 
 
 def test_a_tie_is_not_plainly_wrong() -> None:

@@ -23,16 +23,18 @@ _ROUNDINGS = 16
 # How many roundings inputs may be off.
 _OF_INPUTS = 4
 # By which shares of its way a place may be pushed outward.
-_PUSHES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3)
+_PUSHES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2)
+# To which share of its way a place is known to be on the boundary, however precise the numbers.
+_NEAR_ENOUGH = 1e-7
 # Every so manieth guess is the middle.
 _HALVING = 4
 
 
 def nearer(classify: Classifier, inputs: Points, labels: Labels, places: Points) -> Points:
-    """From each wrong place straight towards its point until the class would change, to float precision.
+    """From each wrong place straight towards its point until the class would change, to seven digits.
 
     Places where the classifier is right come back as the points themselves: nothing was found.  A point leaves the
-    batch as soon as its bracket is as narrow as its numbers allow.
+    batch as soon as its bracket is that narrow, or as narrow as its numbers allow.
 
     The lead of the wrong class is all but linear on a short way, so a guess is where a line would cross 0 (the Illinois
     rule); now and then it is the middle of the bracket, whatever the lead may be.
@@ -57,7 +59,7 @@ def nearer(classify: Classifier, inputs: Points, labels: Labels, places: Points)
 
 @dataclass(eq=False)
 class _Bracket:
-    """Of the points whose crossing is not known to float precision, row for row."""
+    """Of the points whose crossing is not known yet, row for row."""
 
     row: Tensor
     inputs: Points
@@ -72,7 +74,7 @@ class _Bracket:
     """Whether the last guess was plainly wrong."""
 
     def open(self) -> _Bracket:
-        wide = self.high - self.low > 4 * _precision(self.high) * self.high
+        wide = self.high - self.low > max(4 * _precision(self.high), _NEAR_ENOUGH) * self.high
         return self if bool(wide.all()) else among(self, wide)
 
     def narrowed(self, classify: Classifier, best: Points, halve: bool) -> Points:
@@ -109,7 +111,8 @@ def firm(classify: Classifier, inputs: Points, labels: Labels, places: Points, b
     """Wrong places pushed outward as little as keeps them wrong in any other batch too; as they are if no push does.
 
     A computation in another order is as good as one of inputs that are a few roundings off, so the lead of the wrong
-    class must outweigh what those could change.
+    class must outweigh what those could change.  Most places need no push, or one of a millionth of the way; only of
+    points that lie on the boundary but for rounding it is as much as a hundredth.
     """
     found = places.clone()
     row = (places != inputs).flatten(1).any(1).nonzero()[:, 0]
