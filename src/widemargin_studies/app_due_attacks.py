@@ -1,0 +1,199 @@
+"""App. D.5: where do 50 steps of PGD and of UDP take the points, on a deep kernel that was trained on clean ones?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from widemargin.data.toy import Cloud
+from widemargin.measure.boundary import Array, Window, lead, log_probs
+from widemargin.measure.margin import margins
+from widemargin.perturb.ascent import Ascent, Fixed, Steepest
+from widemargin.perturb.objectives import perturbed_log_entropy, perturbed_loss
+from widemargin.perturb.search import Search
+from widemargin.recipes import standard
+from widemargin.report.document import Picture, Report, Verdict
+from widemargin.report.figures import BOUNDARY, COLOURS, bare, draw_landscape, draw_points, label_grid, panels
+from widemargin.report.store import Arrays, Store
+from widemargin.report.tables import Table, mean_std
+from widemargin.rng import Rng
+from widemargin.run import key_of
+from widemargin.workers import Job, Tick, Workers
+from widemargin_studies import due, plane
+from widemargin_studies.pictorial import entropy_of, loss_of
+
+TITLE = "App. D.5: PGD-50 and UDP-50 on a fixed deep kernel (DUE)"
+CORE_MINUTES = 1.0
+ASCENT = Ascent(Fixed(due.STEPS), Steepest(due.ALPHA))
+SEARCHES = {
+    f"PGD-{due.STEPS}": Search(perturbed_loss, due.BALL, ASCENT),
+    f"UDP-{due.STEPS}": Search(perturbed_log_entropy, due.BALL, ASCENT),
+}
+PGD, UDP = SEARCHES
+UNEXPLORED = 0.5
+"""So far from all training points a place is unexplored."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """Where one search took the points of one seed's network."""
+
+    margin: Array
+    """How far each end is from the network's boundary, negative beyond it."""
+    entropy: Array
+    """As a share of the most there is."""
+    away: Array
+    """How far each end is from the nearest training point."""
+
+    @property
+    def crossed(self) -> float:
+        return float((self.margin < 0).mean())
+
+    @property
+    def beyond(self) -> float:
+        """Share of ends that no overshoot of a last step explains."""
+        return float((self.margin < -due.ONE_STEP).mean())
+
+    @property
+    def at_boundary(self) -> float:
+        return float((np.abs(self.margin) <= due.ONE_STEP).mean())
+
+    @property
+    def unexplored(self) -> float:
+        """Share of ends that are neither at the boundary nor near any training point."""
+        return float(((np.abs(self.margin) > due.ONE_STEP) & (self.away > UNEXPLORED)).mean())
+
+
+def key(seed: int) -> str:
+    return key_of("due attacks", due.trial(standard(), seed), SEARCHES)
+
+
+def run(store: Store, workers: Workers) -> None:
+    todo = [seed for seed in due.SEEDS if key(seed) not in store]
+    updates = due.PLAN.updates(len(due.DATA.draw()))
+    workers.do([Job(f"deep kernel, seed {seed}", updates, attack, (seed, store)) for seed in todo], TITLE)
+
+
+def missing(store: Store) -> int:
+    return sum(key(seed) not in store for seed in due.SEEDS)
+
+
+def attack(seed: int, store: Store, tick: Tick) -> None:
+    trial = due.trial(standard(), seed)
+    network, cloud = due.trained(trial, tick), due.DATA.draw()
+    rng = Rng.seeded(seed, purpose="attack")
+    ends = {
+        name: cloud.points + search(network, cloud.points, cloud.labels, rng).delta for name, search in SEARCHES.items()
+    }
+    # Starts and ends in one cloud: the window of the measurement then holds them all.
+    every = torch.cat([cloud.points, *ends.values()])
+    found = margins(network, Cloud(every, cloud.labels.repeat(len(ends) + 1)), resolution=201).margin
+    start, *moved = found.reshape(-1, len(cloud))
+    window = Window.around(cloud, pad=1.1 * due.BALL.radius)
+    x, y = window.grid(plane.PICTURE_RESOLUTION)
+    answers = log_probs(network, window.points(len(x))).reshape(len(y), len(x), -1)
+    arrays = {"points": cloud.points.numpy(), "labels": cloud.labels.numpy(), "x": x, "y": y, "lead": lead(answers, 1)}
+    for (name, end), margin in zip(ends.items(), moved, strict=True):
+        answer = log_probs(network, end.double().numpy())
+        arrays[name] = end.numpy()
+        arrays[f"{name} margin"] = margin
+        arrays[f"{name} entropy"] = entropy_of(lead(answer, 1)) / np.log(2)
+        arrays[f"{name} away"] = torch.cdist(end, cloud.points).amin(1).numpy()
+    store.save(key(seed), {"trial": repr(trial)}, {"errors": int((start < 0).sum())}, arrays, {})
+
+
+def ends_of(name: str, arrays: Arrays) -> Ends:
+    return Ends(*(arrays[f"{name} {what}"] for what in ("margin", "entropy", "away")))
+
+
+def report(store: Store) -> Report:
+    stored = [store.load(key(seed)) for seed in due.SEEDS]
+    found = {name: [ends_of(name, each.arrays) for each in stored] for name in SEARCHES}
+    errors = " ".join(str(each.numbers["errors"]) for each in stored)
+    return Report(
+        TITLE,
+        "Does a search for uncertainty stop at the boundary of a Gaussian process, where one for loss goes on?",
+        f"{due.settings()} Errors before anything moves: {errors}.",
+        verdicts(found[PGD], found[UDP]),
+        (_table(found),),
+        (_picture([each.arrays for each in stored]),),
+    )
+
+
+def verdicts(pgd: Sequence[Ends], udp: Sequence[Ends]) -> tuple[Verdict, ...]:
+    at_boundary = float(np.mean([ends.at_boundary for ends in udp]))
+    unexplored = [float(np.mean([ends.unexplored for ends in own])) for own in (pgd, udp)]
+    return (
+        Verdict(
+            # The bar of App. D.2, where the claim is the same.
+            f"{PGD} carries points across the boundary (more than a quarter of them, by more than a step).",
+            min(ends.beyond for ends in pgd) > 0.25,
+            _shares([ends.beyond for ends in pgd]),
+        ),
+        Verdict(
+            f"{UDP} does not (at most 2 % of them by more than a step).",
+            max(ends.beyond for ends in udp) <= 0.02,
+            _shares([ends.beyond for ends in udp]),
+        ),
+        Verdict(
+            "UDP pushes points both to the boundary and to unexplored regions (at least a tenth of them each).",
+            min(at_boundary, unexplored[1]) >= 0.1,
+            f"{100 * at_boundary:.0f} % end within a step of the boundary, {100 * unexplored[1]:.0f} % elsewhere and "
+            f"farther than {UNEXPLORED} from every training point; of PGD's, {100 * unexplored[0]:.0f} % end there too",
+        ),
+    )
+
+
+def _shares(shares: Sequence[float]) -> str:
+    return "share by seed: " + " ".join(f"{share:.2f}" for share in shares)
+
+
+def _table(found: dict[str, list[Ends]]) -> Table:
+    return Table(
+        "Where the points end",
+        ("search", "crossed", "by over a step", "at it", "unexplored", "entropy / log 2"),
+        tuple(
+            (
+                name,
+                mean_std([ends.crossed for ends in own]),
+                mean_std([ends.beyond for ends in own]),
+                mean_std([ends.at_boundary for ends in own]),
+                mean_std([ends.unexplored for ends in own]),
+                mean_std([float(ends.entropy.mean()) for ends in own]),
+            )
+            for name, own in found.items()
+        ),
+        f"Shares of {len(due.DATA.draw())} points, mean and standard deviation of {len(due.SEEDS)} networks; a step "
+        f"reaches {due.ONE_STEP:.2f} in the plane. At it: within a step of the boundary; unexplored: not at it, and farther "
+        f"than {UNEXPLORED} from every training point.",
+    )
+
+
+def _picture(by_seed: Sequence[Arrays]) -> Picture:
+    figure, axes = panels(len(by_seed), 3, size=2.9)
+    for row, arrays in zip(axes, by_seed, strict=True):
+        x, y, ahead, labels = (arrays[name] for name in ("x", "y", "lead", "labels"))
+        losses = [(PGD, loss_of(label, ahead), "Purples", labels == label) for label in (0, 1)]
+        for panel, (name, values, colours, shown) in zip(
+            row, [*losses, (UDP, entropy_of(ahead), "Greens", labels >= 0)], strict=True
+        ):
+            draw_landscape(panel, x, y, values, colours)
+            panel.contour(x, y, ahead, levels=[0.0], colors=BOUNDARY, linewidths=1.2)
+            start, end, own = arrays["points"][shown], arrays[name][shown], labels[shown]
+            for a, b, label in zip(start, end, own, strict=True):
+                panel.plot(*np.stack([a, b]).T, color=COLOURS[label], linewidth=0.4, alpha=0.6)
+            draw_points(panel, start, own)
+            draw_points(panel, end, own, size=26, marker="+")
+            panel.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+            bare(panel)
+    columns = [f"{PGD}, loss of class 0", f"{PGD}, loss of class 1", f"{UDP}, entropy"]
+    label_grid(axes, columns, [f"seed {seed}" for seed in due.SEEDS])
+    return Picture(
+        "due-attacks",
+        figure,
+        "Points (dots) and where the search takes them (crosses) on a fixed deep kernel; darker is more of what the "
+        "search climbs; black: the network's boundary.",
+    )

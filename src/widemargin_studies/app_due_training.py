@@ -1,0 +1,136 @@
+"""App. D.6: a deep kernel trained on clean points, on PGD-50 points and on UDP-50 points: who classifies the set?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from widemargin.measure.margin import Margins, margins
+from widemargin.method import Method
+from widemargin.recipes import pgd, standard, udp
+from widemargin.report.document import Picture, Report, Verdict
+from widemargin.report.figures import Picture as Panel
+from widemargin.report.figures import draw_regions, label_grid, panels
+from widemargin.report.store import Arrays, Store
+from widemargin.report.tables import Table, mean_std
+from widemargin.workers import Job, Tick, Workers
+from widemargin_studies import due, plane
+
+TITLE = "App. D.6: training a deep kernel (DUE) with PGD-50 and with UDP-50"
+CORE_MINUTES = 4.0
+METHODS: Mapping[str, Method] = {
+    "clean": standard(),
+    f"PGD-{due.STEPS}": pgd(due.BALL, due.ALPHA, due.STEPS),
+    f"UDP-{due.STEPS}": udp(due.BALL, due.ALPHA, due.STEPS),
+}
+CLEAN, PGD, UDP = METHODS
+
+
+def key(name: str, seed: int) -> str:
+    return due.trial(METHODS[name], seed).key
+
+
+def run(store: Store, workers: Workers) -> None:
+    updates = due.PLAN.updates(len(due.DATA.draw()))
+    todo = [(name, seed) for name in METHODS for seed in due.SEEDS if key(name, seed) not in store]
+    workers.do([Job(f"{name}, seed {seed}", updates, fit, (name, seed, store)) for name, seed in todo], TITLE)
+
+
+def missing(store: Store) -> int:
+    return sum(key(name, seed) not in store for name in METHODS for seed in due.SEEDS)
+
+
+def fit(name: str, seed: int, store: Store, tick: Tick) -> None:
+    trial = due.trial(METHODS[name], seed)
+    network, cloud = due.trained(trial, tick), due.DATA.draw()
+    found = margins(network, cloud, resolution=201)
+    arrays = {"margin": found.margin, "best": found.best, **plane.picture_arrays(network, cloud)}
+    store.save(key(name, seed), {"trial": repr(trial)}, {"errors": found.errors}, arrays, {})
+
+
+def report(store: Store) -> Report:
+    found = {name: [store.load(key(name, seed)).arrays for seed in due.SEEDS] for name in METHODS}
+    return Report(
+        TITLE,
+        "With a radius that is larger than many margins, whose points still let a Gaussian process learn the set?",
+        due.settings(),
+        verdicts(found),
+        (_table(found),),
+        (_picture(found),),
+    )
+
+
+def verdicts(found: Mapping[str, Sequence[Arrays]]) -> tuple[Verdict, ...]:
+    errors = {name: [_measured(arrays).errors for arrays in own] for name, own in found.items()}
+    alike = {name: agreements(found[name], found[CLEAN]) for name in (PGD, UDP)}
+    return (
+        Verdict(
+            f"Trained on {PGD} points it does not classify the training set.",
+            min(errors[PGD]) > 0,
+            f"errors by seed: {_listed(errors[PGD])}",
+        ),
+        Verdict(
+            f"Trained on {UDP} points it does.",
+            max(errors[UDP]) == 0,
+            f"errors by seed: {_listed(errors[UDP])}; trained on clean points: {_listed(errors[CLEAN])}",
+        ),
+        Verdict(
+            "UDP's boundary is more like that of clean training than PGD's is, with every seed.",
+            all(udp > pgd for pgd, udp in zip(alike[PGD], alike[UDP], strict=True)),
+            "share of the window where they agree with clean training: "
+            + "; ".join(f"{name} {' '.join(f'{share:.2f}' for share in own)}" for name, own in alike.items()),
+        ),
+    )
+
+
+def agreements(found: Sequence[Arrays], clean: Sequence[Arrays]) -> list[float]:
+    """For every seed, the share of the window that both networks give to the same class."""
+    return [float(((own["lead"] > 0) == (other["lead"] > 0)).mean()) for own, other in zip(found, clean, strict=True)]
+
+
+def _measured(arrays: Arrays) -> Margins:
+    return Margins(arrays["margin"], arrays["best"])
+
+
+def _listed(errors: Sequence[int]) -> str:
+    return " ".join(map(str, errors))
+
+
+def _table(found: Mapping[str, Sequence[Arrays]]) -> Table:
+    rows = []
+    for name, own in found.items():
+        measured = [_measured(arrays) for arrays in own]
+        rows.append(
+            (
+                name,
+                _listed([margin.errors for margin in measured]),
+                mean_std([margin.accuracy * 100 for margin in measured], 1),
+                mean_std([float(np.mean(margin.share > 0.5)) for margin in measured]),
+                mean_std(agreements(own, found[CLEAN])),
+            )
+        )
+    return Table(
+        "After training",
+        ("trained on", "errors", "accuracy %", "half their margin", "like clean"),
+        tuple(rows),
+        f"Errors of {len(due.DATA.draw())} training points by seed. Half their margin: share of points that keep more "
+        "than half of what the max-margin boundary would give them. Like clean: share of the window classified as "
+        "clean training with the same seed does.",
+    )
+
+
+def _picture(found: Mapping[str, Sequence[Arrays]]) -> Picture:
+    figure, axes = panels(len(due.SEEDS), len(METHODS), size=2.9)
+    for column, own in enumerate(found.values()):
+        for row, arrays in zip(axes, own, strict=True):
+            shown = {name: arrays[name] for name in ("points", "labels", "x", "y", "lead")}
+            draw_regions(row[column], Panel(wrong=arrays["margin"] < 0, **shown))
+    columns = ["trained on clean points", *(f"on {name} points" for name in (PGD, UDP))]
+    label_grid(axes, columns, [f"seed {seed}" for seed in due.SEEDS])
+    return Picture(
+        "due-training",
+        figure,
+        "Decision regions of deep kernels after training; dashed: the max-margin boundary; red rings: training points "
+        "that are misclassified.",
+    )
