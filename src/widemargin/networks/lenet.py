@@ -1,10 +1,12 @@
 """Which small convolutional network is trained?  The LeNet of App. F, for square images, at any capacity."""
 
 from collections import OrderedDict
-from typing import final
+from typing import Any, final
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from widemargin.networks.blocks import fits, pooled_convolution
 from widemargin.networks.resnet import check_dropout
 
 # The second convolution is not padded; below this side its 5 x 5 kernel and the pooling would leave nothing.
@@ -17,7 +19,7 @@ class LeNet(nn.Sequential):
 
     `capacity` multiplies the filters of both convolutions and the first fully connected layer (App. F.2).
     Images with a side below 12 get padding 2 in the second convolution too.  Pooling comes before the rectifier: the
-    same numbers and gradients to the last bit as in the order of App. F, on a quarter of the elements.
+    same numbers and gradients as in the order of App. F, on a quarter of the elements.
     `dropout`, which the paper's has not, follows the two hidden fully connected layers.
     """
 
@@ -51,7 +53,23 @@ class LeNet(nn.Sequential):
             **drops[1],
             linear3=nn.Linear(84, classes),
         )
-        super().__init__(OrderedDict(encoder=nn.Sequential(encoder), head=nn.Sequential(head)))
+        super().__init__(OrderedDict(encoder=_Convolutions(encoder), head=nn.Sequential(head)))
+
+
+@final
+class _Convolutions(nn.Sequential):
+    """Plain layers, computed faster where nobody looks between them: see `blocks`."""
+
+    def forward(self, images: Any) -> Any:
+        # A tracer, whose images are none, wants the layers themselves, and a hook the answer of each.
+        watched = any(layer._forward_hooks or layer._forward_pre_hooks for layer in self)
+        if watched or type(images) is not Tensor or torch.compiler.is_compiling():
+            return super().forward(images)  # type: ignore[no-untyped-call]
+        for number in (1, 2):
+            conv, pool = getattr(self, f"conv{number}"), getattr(self, f"pool{number}")
+            images = pooled_convolution(conv, images) if fits(conv, pool, images) else pool(conv(images))
+            images = images.relu()
+        return images
 
 
 def check_lenet(classes: int, channels: int, side: int, capacity: int) -> None:
