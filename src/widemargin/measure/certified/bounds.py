@@ -244,7 +244,7 @@ class Program:
         whole = [math.prod(self._shape(reached)) for reached, _ in self._seen(number, ())]
         axes = self._shape(number)[1:]
         # In the middle, where edges cut nothing off.
-        middle = tuple(range(size // 2, min(size // 2 + _TILE, size)) for size in axes)
+        middle = tuple(range(size)[max(0, (size - _TILE) // 2) :][:_TILE] for size in axes)
         tiled = [math.prod(_extent(self._shape(reached), window)) for reached, window in self._seen(number, middle)]
         if not axes or sum(tiled) > sum(whole) / 2:
             return sum(whole), max(whole), 0

@@ -52,8 +52,11 @@ def certified_radius(
 ) -> PerSample:
     """For every example, the largest radius up to `ball.radius` for which the ball, cut with its box, is certified.
 
-    0 for an example that is classified wrong.  It is certified indeed, and within about 2 % of the largest that could
-    be proven; where bounds are exact, as for a linear network, it is the largest there is.
+    0 for an example that is classified wrong.  It is certified indeed, never (but for 2 %) below what interval bounds
+    alone prove, and as a rule within 2 % of the largest that these linear bounds can prove; for a linear network it is
+    the largest there is.  Elsewhere it may be far below the true one: of a LeNet trained with PGD on Fashion-MNIST
+    61 of 100 points are certified at Linf 0.02 and 9 at 0.05, where PGD leaves 72 and 68; of a ResNet-18 of 32 x 32
+    images expect hardly any at a radius of interest, at some 15 s for one proof.
     """
     found = []
     for problem in _problems(network, examples, ball):
