@@ -120,14 +120,14 @@ def nearest_wrong(network: nn.Module, cloud: Cloud, ball: Ball, seed: int) -> Te
         best[wrong] = best[wrong].minimum(ball.norm(delta)[wrong])
 
     with torch.no_grad():
-        for draw in range(20):
+        for draw in range(10):
             rng = Rng.seeded(seed, draw)
             away = ball.steepest(rng.normal(cloud.points)) if draw % 2 else ball.sample(cloud.points, rng)
             for length in (0.03, 0.1, 0.3, 1.0):
                 look(ball.box.clamp(away * length * (1 if draw % 2 else 1 / ball.radius), cloud.points))
-    for radius in (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8):
+    for radius in (0.02, 0.05, 0.1, 0.2, 0.4):
         reach, delta = type(ball)(radius, ball.box), torch.zeros_like(cloud.points)  # type: ignore[call-arg]
-        for _ in range(15):
+        for _ in range(8):
             at = (cloud.points + delta).requires_grad_()
             (slope,) = torch.autograd.grad(F.cross_entropy(network(at), cloud.labels, reduction="sum"), at)
             delta = reach.project(delta + 0.2 * radius * ball.steepest(slope), cloud.points)
