@@ -292,3 +292,16 @@ def test_what_does_not_fit_is_refused() -> None:
         robustness(network, cloud, BALLS, lambda ball: [])
     with pytest.raises(ValueError, match=r"^halvings must be a whole number of at least 1, got 0"):
         bisected(network, cloud, Linf(1.0), attacks, 0)
+
+
+def test_what_is_known_beforehand_saves_attacks_and_changes_nothing() -> None:
+    network, cloud = KINDS[0].draw(40)
+    known = torch.tensor(known_distances(network, cloud, Linf, UNIT))
+    plain = robustness(network, cloud, BALLS, attacks)
+    told = robustness(network, cloud, BALLS, attacks, known_above=known)
+    assert torch.equal(told.points.breaks, plain.points.breaks)
+    # One ball each, the largest in which the point stands, if there is one.
+    assert bool((told.points.tests <= 1).all())
+    assert told.point_attacks < plain.point_attacks
+    with pytest.raises(ValueError, match="known_above must have one radius for each of 40 points, got 3"):
+        robustness(network, cloud, BALLS, attacks, known_above=torch.ones(3))

@@ -33,8 +33,10 @@ from widemargin.train.processes import ALONE, Processes
 from widemargin.uncertainty.network import Network, in_eval_mode
 
 Array = NDArray[Any]
-FORMAT = 1
+FORMAT = 2
 """Of what is saved; a newer one begins anew."""
+SHORTEST = "minimum-norm"
+"""The name of DDN, FMN and FAB without a radius, among the attacks: what they find counts in every ball."""
 DIAGNOSED = 200
 """Points for the diagnoses, which need no more."""
 
@@ -164,7 +166,7 @@ class Audit:
             for i, (ball, counted) in enumerate(zip(self.question.balls, self.robust, strict=True))
         ]
         return {
-            "version": FORMAT,
+            "version": 1,
             "model": self.name,
             "data": self.data,
             "box": repr(self.question.balls[0].box),
@@ -255,7 +257,7 @@ def audit(
         subject.data,
         names,
         question,
-        tuple(attack.name for attack in attacks),
+        (*(attack.name for attack in attacks), SHORTEST),
         joined,
         (*_findings(subject, question, place), _black_box(joined, attacks)),
         total,
@@ -312,27 +314,33 @@ def _asked(subject: Subject, question: Question, rows: Tensor, certify: bool) ->
     if certify:
         proven = certified_radius(network, examples, largest).cpu()
     classes = _classes(subject)
+    norm = type(largest)
+    assert norm in (Linf, L2, L1)
+    found = distances(network, examples, norm, largest.box, seed=question.seed)
+    way = found.distance.cpu().double()
     curve = robustness(
         network,
         examples,
         question.balls,
         lambda ball: standard(ball, classes),
         known_below=proven if certify else None,
+        known_above=torch.where(way > 0, way, torch.inf),
         seed=question.seed,
     )
-    norm = type(largest)
-    assert norm in (Linf, L2, L1)
-    found = distances(network, examples, norm, largest.box, seed=question.seed)
-    margin = found.distance.cpu().double().minimum(curve.points.distance.cpu())
+    # Whom no attack within a ball had to break was broken by those without a radius, which come last in the list.
+    by = curve.points.by
+    shortest = (by == NOBODY) & (curve.points.breaks < len(question.balls)) & (way > 0)
+    by = torch.where(shortest, len(standard(largest, classes)), by)
+    margin = way.minimum(curve.points.distance.cpu())
     return {
         "row": rows.numpy(),
         "label": labels.cpu().numpy(),
         "answer": answers.cpu().numpy(),
         "breaks": curve.points.breaks.numpy(),
-        "by": curve.points.by.numpy(),
+        "by": by.numpy(),
         "margin": margin.numpy(),
         "place": found.places.detach().cpu().numpy(),
-        "way": found.distance.cpu().double().numpy(),
+        "way": way.numpy(),
         "certified": proven.numpy(),
     }
 

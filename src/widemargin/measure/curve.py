@@ -109,6 +109,7 @@ def robustness(
     balls: Sequence[Ball],
     attacks: Attacks | None = None,
     known_below: PerSample | None = None,
+    known_above: PerSample | None = None,
     seed: int = 0,
     rows: int = ROWS_AT_ONCE,
     progress: Progress | None = None,
@@ -121,18 +122,18 @@ def robustness(
     then decides all radii from there on.  If it lies in a ball in which the attacks had failed, the place is believed.
 
     The attacks are the standard's by default.  In balls of a radius up to `known_below` (certified for each point)
-    nothing is attacked.  After every batch `tick` is handed the progress; passed back in, the evaluation goes on from
-    there to the same end.
+    nothing is attacked, nor in those that hold a wrong place which is known (`known_above`, its distance, infinite if
+    there is none): such a point is first attacked in the next smaller ball, which most often decides it.
+
+    After every batch `tick` is handed the progress; passed back in, the evaluation goes on from there to the same end.
     """
     balls = _checked(balls)
-    certified = torch.zeros(len(examples)) if known_below is None else known_below.detach().cpu()
-    if len(certified) != len(examples):
-        raise ValueError(f"known_below must have one radius for each of {len(examples)} points, got {len(certified)}")
+    certified, seen = _known(known_below, 0.0, examples, "below"), _known(known_above, math.inf, examples, "above")
     check_alone(network)
     with under_attack(network):
         classes = class_count(network, examples)
         made = attacks or (lambda ball: standard(ball, classes))
-        state = _begun(network, examples, balls, certified, rows) if progress is None else progress
+        state = _begun(network, examples, balls, certified, seen, rows) if progress is None else progress
         if len(state.breaks) != len(examples) or int(state.breaks.max()) > len(balls):
             raise ValueError("the progress is that of other examples or balls: begin anew with progress=None")
         while bool(state.open.any()):
@@ -157,7 +158,17 @@ def with_radius(ball: Ball, radius: float) -> Ball:
     return replace(ball, radius=radius)  # type: ignore[type-var]
 
 
-def _begun(classify: Classifier, examples: Examples, balls: Sequence[Ball], certified: Tensor, rows: int) -> Progress:
+def _known(radii: PerSample | None, otherwise: float, examples: Examples, side: str) -> Tensor:
+    if radii is None:
+        return torch.full((len(examples),), otherwise, dtype=torch.float64)
+    if len(radii) != len(examples):
+        raise ValueError(f"known_{side} must have one radius for each of {len(examples)} points, got {len(radii)}")
+    return radii.detach().cpu().double()
+
+
+def _begun(
+    classify: Classifier, examples: Examples, balls: Sequence[Ball], certified: Tensor, seen: Tensor, rows: int
+) -> Progress:
     right = []
     for _, inputs, labels in slices(examples, rows):
         balls[0].box.check(inputs)
@@ -165,12 +176,13 @@ def _begun(classify: Classifier, examples: Examples, balls: Sequence[Ball], cert
             right.append(named_right(classify(inputs), labels).cpu())
     standing = torch.cat(right)
     radii = torch.tensor([ball.radius for ball in balls], dtype=torch.float64)
-    holds = torch.searchsorted(radii, certified.double(), right=True)
+    holds = torch.searchsorted(radii, certified, right=True)
+    breaks = torch.where(standing, torch.searchsorted(radii, seen * (1 - _ROUNDING)), 0)
     nothing = torch.zeros(len(standing), dtype=torch.int64)
     return Progress(
-        torch.where(standing, torch.where(certified > 0, holds, 0), 0),
-        torch.where(standing, len(balls), 0),
-        torch.where(standing, math.inf, 0.0).double(),
+        torch.where(certified > 0, holds, 0).minimum(breaks),
+        breaks,
+        torch.where(standing, seen, 0.0),
         nothing,
         nothing,
         torch.full_like(nothing, NOBODY),
@@ -187,7 +199,10 @@ def _step(
     state: Progress,
 ) -> Progress:
     """One batch: of the points that wait for the same ball, as many as can be computed at once."""
-    waiting = torch.where(state.open, (state.holds + state.breaks) // 2, len(balls))
+    middle = (state.holds + state.breaks) // 2
+    # A place that was known from the start is as near as attacks without a radius came: expect nothing nearer.
+    told = (state.tests == 0) & (state.distance < math.inf)
+    waiting = torch.where(state.open, torch.where(told, state.breaks - 1, middle), len(balls))
     # The longest queue first: batches stay full for as long as possible.
     tested = int(torch.bincount(waiting, minlength=len(balls))[: len(balls)].argmax())
     numbers = (waiting == tested).nonzero()[:rows, 0]
