@@ -1,4 +1,4 @@
-"""Pictures of the plane: points, decision regions, boundaries, landscapes."""
+"""Pictures: points of the plane, decision regions, boundaries, landscapes; how sure and how right."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+
+from widemargin.measure.calibration import Bins
 
 # Distinguishable with every common colour blindness, and in grey.
 COLOURS = ("#2166ac", "#e08214", "#35978f", "#8073ac", "#b2182b")
@@ -59,6 +61,30 @@ def draw_points(axes: Axes, points: Array, labels: Array, size: float = 14, mark
 def draw_landscape(axes: Axes, x: Array, y: Array, values: Array, colours: str | Colormap) -> None:
     axes.pcolormesh(x, y, values, cmap=colours, shading="gouraud", rasterized=True)
     bare(axes)
+
+
+def draw_reliability(axes: Axes, bins: Bins) -> None:
+    """Accuracy over confidence, bin by bin: on the dashed line a network is as right as it is sure.
+
+    Bars are accuracies, dots stand at the mean confidence of a bin, numbers say how many answers it holds.
+    """
+    filled = bins.count > 0
+    left, width = bins.edges[:-1][filled], np.diff(bins.edges)[filled]
+    accuracy = bins.accuracy[filled]
+    axes.bar(left, accuracy, width, align="edge", color=TINTS[0], edgecolor="white", linewidth=0.8)
+    axes.plot([0, 1], [0, 1], color=BEST, linewidth=1.0, linestyle="dashed")
+    axes.scatter(bins.confidence[filled], accuracy, s=12, color=COLOURS[0], zorder=3)
+    for start, wide, height, count in zip(left, width, accuracy, bins.count[filled], strict=True):
+        # Above the bar, or inside it where there is no room.
+        above = height < 0.8
+        place = height + 0.04 if above else height - 0.04
+        alignment = "bottom" if above else "top"
+        axes.text(start + wide / 2, place, str(count), ha="center", va=alignment, rotation=90, fontsize=6)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1.03)
+    axes.set_aspect("equal")
+    axes.set_xlabel("confidence")
+    axes.set_ylabel("accuracy")
 
 
 def nearest_neighbour_lead(picture: Picture) -> Array:

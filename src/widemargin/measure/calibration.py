@@ -1,0 +1,199 @@
+"""Does a network know how sure it may be?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from widemargin.data.examples import Examples
+from widemargin.data.extras import needed
+from widemargin.measure.accuracy import ROWS_AT_ONCE, Right, slices
+from widemargin.shapes import MemberLogits, PerSample
+from widemargin.uncertainty.network import Network, in_eval_mode
+from widemargin.uncertainty.predictive import (
+    log_entropy,
+    log_expected_entropy,
+    log_mean_prob,
+    log_mutual_information,
+    log_variation_ratio,
+    top_two_gap,
+)
+
+Array = NDArray[Any]
+Uncertainty = Callable[[MemberLogits], PerSample]
+"""What M members say of each point -> how unsure they are, by any scale that rises: only ranks are read."""
+
+BINS = 15
+
+
+def gap(logits: MemberLogits) -> PerSample:
+    """How little the first class is ahead of the second."""
+    return -top_two_gap(log_mean_prob(logits))
+
+
+# Logs have the ranks of what they are the logs of, and do not underflow to ties where the network is very sure.
+UNCERTAINTIES: Mapping[str, Uncertainty] = {
+    "entropy": log_entropy,
+    "mutual information": log_mutual_information,
+    "expected entropy": log_expected_entropy,
+    "variation ratio": log_variation_ratio,
+    "gap": gap,
+}
+"""By name; variation ratio is 1 - max p.  Mutual information needs two members or more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Answers sorted by confidence, the probability of the class that is named, into bins of equal width.
+
+    Bin k holds confidences in (k / bins, (k + 1) / bins]; the mean confidence and the accuracy of an empty one are NaN.
+    """
+
+    count: Array
+    confidence: Array
+    accuracy: Array
+
+    @property
+    def n(self) -> int:
+        return int(self.count.sum())
+
+    @property
+    def edges(self) -> Array:
+        return _edges(len(self.count))
+
+    @property
+    def expected_error(self) -> float:
+        """Expected calibration error (Naeini et al. 2015): |accuracy - confidence|, averaged over the answers."""
+        filled = self.count > 0
+        off = np.abs(self.accuracy - self.confidence)[filled]
+        return float((off * self.count[filled]).sum() / self.n)
+
+    @property
+    def largest_error(self) -> float:
+        """Of the bin that is farthest off, however few answers it holds."""
+        return float(np.nanmax(np.abs(self.accuracy - self.confidence)))
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    n: int
+    members: int
+    """How many answers were averaged: networks of an ensemble, or draws."""
+    accuracy: float
+    negative_log_likelihood: float
+    brier: float
+    """Squared distance to the true answer, summed over classes (Brier 1950): 0 at best, 2 at worst."""
+    bins: Bins
+
+    @property
+    def expected_error(self) -> float:
+        return self.bins.expected_error
+
+
+@dataclass(frozen=True)
+class Separation:
+    """How well one number tells two groups apart: 1 if it is higher for every suspect, 0.5 if it says nothing."""
+
+    auroc: float
+    suspects: int
+    """How many should be unsure: wrong answers, or examples from elsewhere."""
+    others: int
+    members: int
+
+    @property
+    def n(self) -> int:
+        return self.suspects + self.others
+
+
+def calibration(
+    network: Network, examples: Examples, bins: int = BINS, rows_at_once: int = ROWS_AT_ONCE
+) -> Calibration:
+    """Of the members' mean probability.  The network stays as it is.
+
+    Likelihood and Brier score are a line each: scikit-learn's log_loss clips at 1e-16, so a network that is surely
+    wrong would look better than it is, and its Brier score knows two classes only before version 1.7.
+    """
+    logits = member_logits(network, examples, rows_at_once)
+    log_probs, labels = log_mean_prob(logits), examples.labels.cpu()
+    probs = log_probs.exp()
+    confidence, named = probs.max(-1)
+    truth = torch.nn.functional.one_hot(labels, probs.shape[1])
+    right = named == labels
+    return Calibration(
+        len(labels),
+        len(logits),
+        float(right.double().mean()),
+        float(-log_probs.gather(1, labels.unsqueeze(1)).mean()),
+        float((probs - truth).square().sum(1).mean()),
+        reliability(confidence.numpy(), right.numpy(), bins),
+    )
+
+
+def reliability(confidence: Array, right: Array, bins: int = BINS) -> Bins:
+    """Any answers: how sure they were, in [0, 1], and whether they were right."""
+    if bins < 1:
+        raise ValueError(f"bins must be a whole number of at least 1, got {bins}")
+    if confidence.ndim != 1 or confidence.shape != right.shape or len(confidence) == 0:
+        raise ValueError(f"there must be one confidence for each answer, got {confidence.shape} and {right.shape}")
+    # A mean of probabilities may round to a little more than 1.
+    if not ((confidence >= 0) & (confidence <= 1 + 1e-6)).all():
+        raise ValueError("confidences must be probabilities in [0, 1], got others")
+    row = np.digitize(confidence, _edges(bins)[1:-1], right=True)
+    count = np.bincount(row, minlength=bins)
+    with np.errstate(invalid="ignore"):
+        sure, correct = (np.bincount(row, values, bins) / count for values in (confidence, right.astype(float)))
+    return Bins(count, sure, correct)
+
+
+def uncertainty(
+    network: Network, examples: Examples, measure: Uncertainty = log_entropy, rows_at_once: int = ROWS_AT_ONCE
+) -> PerSample:
+    """How unsure the network is of each example, in double precision.  The network stays as it is."""
+    return measure(member_logits(network, examples, rows_at_once))
+
+
+def wrong_from_right(network: Network, examples: Examples, measure: Uncertainty = log_entropy) -> Separation:
+    """Is the network less sure where it is wrong?"""
+    logits = member_logits(network, examples)
+    wrong = log_mean_prob(logits).argmax(-1) != examples.labels.cpu()
+    if not wrong.any() or wrong.all():
+        raise ValueError(
+            f"there must be right and wrong answers to tell apart, got {int(wrong.sum())} wrong of {len(wrong)}"
+        )
+    return _separation(measure(logits), wrong, len(logits))
+
+
+def outside_from_inside(
+    network: Network, inside: Examples, outside: Examples, measure: Uncertainty = log_entropy
+) -> Separation:
+    """Is the network less sure of examples that are not of the kind it was trained on?  Their labels are not read."""
+    known, unknown = member_logits(network, inside), member_logits(network, outside)
+    scores = torch.cat([measure(known), measure(unknown)])
+    return _separation(scores, torch.arange(len(scores)) >= known.shape[1], len(known))
+
+
+def member_logits(network: Network, examples: Examples, rows_at_once: int = ROWS_AT_ONCE) -> MemberLogits:
+    """All answers at once, in double precision: probabilities near 1 are what calibration is about."""
+    if network.abreast != 1:
+        raise ValueError(f"calibration is that of one network, got {network.abreast} abreast: split them first")
+    with torch.no_grad(), in_eval_mode(network):
+        answers = [network.logits(network.encode(inputs)) for _, inputs, _ in slices(examples, rows_at_once)]
+    found = torch.cat(answers, 1).double().cpu()
+    if not found.isfinite().all():
+        raise ValueError("the network must return finite logits to be calibrated, got NaN or infinity")
+    return found
+
+
+def _separation(scores: PerSample, suspect: Right, members: int) -> Separation:
+    metrics = needed("sklearn.metrics", "'widemargin[sklearn]'", "the area under a ROC curve")
+    auroc = float(metrics.roc_auc_score(suspect.numpy(), scores.numpy()))
+    return Separation(auroc, int(suspect.sum()), int((~suspect).sum()), members)
+
+
+def _edges(bins: int) -> Array:
+    return np.linspace(0, 1, bins + 1)

@@ -1,0 +1,206 @@
+import math
+from typing import final
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from widemargin.data.toy import Cloud
+from widemargin.measure import calibration as calibrating
+from widemargin.measure.accuracy import accuracy
+from widemargin.measure.calibration import (
+    UNCERTAINTIES,
+    calibration,
+    outside_from_inside,
+    reliability,
+    uncertainty,
+    wrong_from_right,
+)
+from widemargin.networks.mlp import MLP
+from widemargin.report.figures import draw_reliability, panels
+from widemargin.shapes import Encoded, MemberLogits, Points
+from widemargin.uncertainty.abreast import Abreast
+from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.dropout import MCDropout
+from widemargin.uncertainty.ensemble import Ensemble
+from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.predictive import entropy, log_mean_prob
+from widemargin.uncertainty.single import Single
+
+
+@final
+class Table(Network):
+    """Answers what it was told: a point is the number of its row."""
+
+    abreast = 1
+
+    def __init__(self, logits: MemberLogits) -> None:
+        super().__init__()
+        self.answers = nn.Parameter(logits)
+
+    def encode(self, inputs: Points) -> Encoded:
+        return inputs
+
+    def logits(self, encoded: Encoded) -> MemberLogits:
+        return self.answers[:, encoded[:, 0].long()]
+
+    def penalty(self) -> Tensor:
+        return self.answers.new_zeros(())
+
+
+def answering(probs: list[list[float]]) -> Table:
+    return Table(torch.tensor([probs], dtype=torch.float64).log())
+
+
+def rows(labels: list[int], start: int = 0) -> Cloud:
+    return Cloud(torch.arange(start, start + len(labels), dtype=torch.float32)[:, None], torch.tensor(labels))
+
+
+def random_case(members: int = 1, scale: float = 3.0) -> tuple[Table, Cloud]:
+    rng = torch.Generator().manual_seed(0)
+    network = Table(scale * torch.randn(members, 120, 4, generator=rng, dtype=torch.float64))
+    return network, rows(torch.randint(0, 4, (120,), generator=rng).tolist())
+
+
+def test_expected_calibration_error_by_hand() -> None:
+    # Two answers of .9, one of them right; two of .6, both right: (2 |.5 - .9| + 2 |1 - .6|) / 4.
+    found = reliability(np.array([0.9, 0.9, 0.6, 0.6]), np.array([True, False, True, True]), bins=5)
+    assert found.count.tolist() == [0, 0, 2, 0, 2]
+    assert found.expected_error == pytest.approx(0.4)
+    assert found.largest_error == pytest.approx(0.4)
+    assert found.accuracy[[2, 4]].tolist() == [1.0, 0.5]
+    assert np.isnan(found.confidence[[0, 1, 3]]).all()
+    assert found.n == 4
+
+
+def test_opposite_errors_in_one_bin_cancel_and_in_two_do_not() -> None:
+    sure, right = np.array([0.7, 0.95]), np.array([True, False])
+    assert reliability(sure, right, bins=1).expected_error == pytest.approx(abs(0.5 - 0.825))
+    assert reliability(sure, right, bins=10).expected_error == pytest.approx((0.3 + 0.95) / 2)
+
+
+def test_an_edge_belongs_to_the_bin_below_and_0_and_1_to_the_outermost() -> None:
+    found = reliability(np.array([0.0, 0.5, 0.5 + 1e-9, 1.0, 1.0 + 1e-9]), np.ones(5, dtype=bool), bins=2)
+    assert found.count.tolist() == [2, 3]
+    assert found.edges.tolist() == [0.0, 0.5, 1.0]
+
+
+def test_a_network_as_right_as_it_is_sure_is_calibrated() -> None:
+    network = answering([[0.8, 0.2]] * 5)
+    found = calibration(network, rows([0, 0, 0, 0, 1]))
+    assert found.expected_error == pytest.approx(0, abs=1e-12)
+    assert (found.n, found.members, found.accuracy) == (5, 1, 0.8)
+    assert found.negative_log_likelihood == pytest.approx(-0.8 * math.log(0.8) - 0.2 * math.log(0.2))
+    assert found.brier == pytest.approx(0.8 * 2 * 0.2**2 + 0.2 * 2 * 0.8**2)
+    assert len(found.bins.count) == 15
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_likelihood_and_brier_score_are_scikit_learns(members: int) -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    network, examples = random_case(members)
+    probs = log_mean_prob(network.answers.detach()).exp().numpy()
+    found = calibration(network, examples)
+    assert found.members == members
+    assert found.accuracy == accuracy(network, examples)
+    assert found.negative_log_likelihood == pytest.approx(metrics.log_loss(examples.labels, probs))
+    truth = np.eye(4)[examples.labels.numpy()]
+    assert found.brier == pytest.approx(4 * metrics.mean_squared_error(truth, probs))
+
+
+def test_a_network_that_is_surely_wrong_pays_for_all_of_it() -> None:
+    # scikit-learn would stop at 36.
+    network = Table(torch.tensor([[[200.0, 0.0]]]))
+    assert calibration(network, rows([1])).negative_log_likelihood == pytest.approx(200.0)
+
+
+def test_wrong_answers_are_told_from_right_ones_by_hand() -> None:
+    pytest.importorskip("sklearn")
+    # Wrong ones are the second and the last; of the four pairs (wrong, right) three are in order.
+    network = answering([[0.99, 0.01], [0.55, 0.45], [0.7, 0.3], [0.9, 0.1]])
+    found = wrong_from_right(network, rows([0, 1, 0, 1]))
+    assert (found.auroc, found.suspects, found.others, found.n, found.members) == (0.75, 2, 2, 4, 1)
+    with pytest.raises(ValueError, match="right and wrong answers to tell apart, got 0 wrong of 4"):
+        wrong_from_right(network, rows([0, 0, 0, 0]))
+
+
+def test_outside_is_told_from_inside_whatever_the_measure_if_it_is_more_uncertain_by_all() -> None:
+    pytest.importorskip("sklearn")
+    sure, split = [[4.0, 0.0, 0.0]] * 3, [[0.1, 0.0, 0.0], [0.0, 0.2, 0.0], [0.3, 0.0, 0.0]]
+    other = [[4.1, 0.0, 0.0]] * 3, [[0.0, 3.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 2.0]]
+    network = Table(torch.tensor([sure + split, other[0] + other[1]]))
+    inside, outside = rows([0, 0, 0]), rows([0, 0, 0], start=3)
+    for measure in UNCERTAINTIES.values():
+        found = outside_from_inside(network, inside, outside, measure)
+        assert (found.auroc, found.suspects, found.others, found.members) == (1.0, 3, 3, 2)
+        assert outside_from_inside(network, outside, inside, measure).auroc == 0.0
+
+
+def test_one_member_has_no_mutual_information() -> None:
+    network, examples = random_case()
+    with pytest.raises(ValueError, match="at least 2 members"):
+        uncertainty(network, examples, UNCERTAINTIES["mutual information"])
+
+
+def test_uncertainties_rank_like_what_they_are_the_logs_of() -> None:
+    network, examples = random_case(members=3, scale=1.0)
+    answers = log_mean_prob(network.answers.detach())
+    by_entropy = uncertainty(network, examples, UNCERTAINTIES["entropy"], rows_at_once=7)
+    assert torch.equal(by_entropy.argsort(), entropy(answers).argsort())
+    by_ratio = uncertainty(network, examples, UNCERTAINTIES["variation ratio"])
+    assert torch.equal(by_ratio.argsort(), (-answers.max(-1).values).argsort())
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        Single(at_input(MLP(2, 8, 3))),
+        Ensemble([MLP(2, 8, 3), MLP(2, 8, 3)]),
+        MCDropout(at_input(MLP(2, 8, 3, dropout=0.5)), draws=4),
+    ],
+    ids=lambda network: type(network).__name__,
+)
+def test_any_network_is_measured_and_left_as_it_was(network: Network) -> None:
+    examples = Cloud(torch.randn(40, 2, generator=torch.Generator().manual_seed(1)), torch.arange(40) % 3)
+    network.train()
+    found = calibration(network, examples)
+    assert found.members == len(network.eval().logits(network.encode(examples.points)))
+    network.train()
+    assert calibration(network, examples).brier == found.brier
+    assert network.training
+    assert all(parameter.grad is None for parameter in network.parameters())
+    assert found.bins.n == found.n == 40
+
+
+def test_what_cannot_be_judged_is_refused() -> None:
+    with pytest.raises(ValueError, match="one network, got 2 abreast"):
+        calibration(Abreast([MLP(2, 4, 2), MLP(2, 4, 2)]), rows([0, 1]))
+    with pytest.raises(ValueError, match="finite logits"):
+        calibration(Table(torch.full((1, 2, 2), torch.nan)), rows([0, 1]))
+    with pytest.raises(ValueError, match="bins must be"):
+        reliability(np.array([0.5]), np.array([True]), bins=0)
+    with pytest.raises(ValueError, match=r"in \[0, 1\]"):
+        reliability(np.array([1.5]), np.array([True]))
+    with pytest.raises(ValueError, match="one confidence for each answer"):
+        reliability(np.array([0.5]), np.array([True, False]))
+
+
+def test_without_scikit_learn_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(module: str, package: str, purpose: str) -> None:
+        raise ValueError(f"{purpose} needs {package}, which is not installed: pip install {package}")
+
+    monkeypatch.setattr(calibrating, "needed", absent)
+    network, examples = random_case()
+    assert calibration(network, examples).n == 120
+    with pytest.raises(ValueError, match=r"pip install 'widemargin\[sklearn\]'"):
+        wrong_from_right(network, examples)
+
+
+def test_the_reliability_diagram_shows_every_bin_that_holds_answers() -> None:
+    found = reliability(np.array([0.9, 0.9, 0.6]), np.array([True, False, True]), bins=5)
+    figure, axes = panels(1, 1)
+    draw_reliability(axes[0][0], found)
+    assert [text.get_text() for text in axes[0][0].texts] == ["1", "2"]
+    assert [bar.get_height() for bar in axes[0][0].patches] == [1.0, 0.5]
+    figure.canvas.draw()
