@@ -31,11 +31,13 @@ from widemargin import (
     trades,
     trades_cross_entropy,
     udp,
+    udp_consistency,
     udp_near,
     udp_projected,
     udp_single_step,
     udp_trades,
     udpr,
+    vat,
 )
 from widemargin.perturb.balls import Ball
 
@@ -67,6 +69,8 @@ WITH_BALL: dict[str, Callable[[Ball], Method]] = {
     "udp_trades": lambda ball: udp_trades(ball, ball.radius / 3, STEPS, weight=2.0),
     "udp_near": lambda ball: udp_near(ball, ball.radius / 3, STEPS, scale=0.1),
     "udp_projected": lambda ball: udp_projected(ball, STEPS),
+    "udp_consistency": lambda ball: udp_consistency(ball, ball.radius / 3, STEPS, weight=2.0),
+    "vat": lambda ball: vat(ball, weight=2.0),
 }
 PERTURBING = [make(ball) for make in WITH_BALL.values() for ball in BALLS]
 METHODS = [make() for make in WITHOUT_BALL.values()] + PERTURBING

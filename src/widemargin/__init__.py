@@ -3,9 +3,11 @@
 from widemargin.conduct.carry_out import Outcome
 from widemargin.conduct.fit import fit
 from widemargin.data.augment import CropFlip
+from widemargin.data.checks import UNLABELLED
 from widemargin.data.images import ImageSet
 from widemargin.data.labelled import Parts
 from widemargin.data.own import ImageFolder, Npz, OwnData, Table
+from widemargin.data.partly import PartlyLabelled
 from widemargin.data.toy import LMS5, Cloud, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.margin import Margins, margins
@@ -37,7 +39,9 @@ from widemargin.perturb.objectives import (
     Pair,
     clean_entropy,
     clean_loss,
+    consistency,
     divergence,
+    labelled_loss,
     objective,
     perturbed_entropy,
     perturbed_expected_entropy,
@@ -77,11 +81,13 @@ from widemargin.recipes import (
     trades,
     trades_cross_entropy,
     udp,
+    udp_consistency,
     udp_near,
     udp_projected,
     udp_single_step,
     udp_trades,
     udpr,
+    vat,
 )
 from widemargin.rng import Rng
 from widemargin.run import (
@@ -119,6 +125,7 @@ __all__ = [
     "SGD",
     "SWA",
     "UNIT",
+    "UNLABELLED",
     "Abreast",
     "Adam",
     "AsTheyAre",
@@ -175,6 +182,7 @@ __all__ = [
     "OwnData",
     "Pair",
     "Part",
+    "PartlyLabelled",
     "Parts",
     "PerSearch",
     "PerStep",
@@ -211,10 +219,12 @@ __all__ = [
     "carry_on",
     "clean_entropy",
     "clean_loss",
+    "consistency",
     "divergence",
     "fgsm",
     "fit",
     "friendly",
+    "labelled_loss",
     "laplace",
     "margins",
     "max_entropy",
@@ -239,9 +249,11 @@ __all__ = [
     "trades_cross_entropy",
     "train",
     "udp",
+    "udp_consistency",
     "udp_near",
     "udp_projected",
     "udp_single_step",
     "udp_trades",
     "udpr",
+    "vat",
 ]

@@ -10,7 +10,9 @@ from widemargin.perturb.objectives import (
     Objective,
     clean_entropy,
     clean_loss,
+    consistency,
     divergence,
+    labelled_loss,
     perturbed_gap,
     perturbed_log_entropy,
     perturbed_loss,
@@ -94,6 +96,21 @@ def udp_projected(ball: Ball, steps: int = 4) -> Method:
     theorem's setting, UDP-x), and nearness in units of the nearest points' own distance."""
     ascent = Ascent(Fixed(steps), ToZero(ball.radius), share=Part(0.0, 1.0))
     return Method(Search(-perturbed_gap, ball, ascent), perturbed_loss, SelfScaledNearness())
+
+
+def udp_consistency(
+    ball: Ball, alpha: float, steps: int, weight: float, measure: Objective = perturbed_log_entropy
+) -> Method:
+    """Ours, for rows with and without labels: cross-entropy where there is one, and everywhere the answer at the UDP
+    point drawn to that at the clean point.  UDP needs no label to find its point."""
+    return Method(_uncertain(ball, alpha, steps, measure), labelled_loss + weight * consistency)
+
+
+def vat(ball: Ball, weight: float) -> Method:
+    """The same criterion at virtual adversarial points (Miyato et al. 2018): one step of the divergence to the edge of
+    the ball, from a small random nudge; their single power iteration if the ball is L2."""
+    search = Search(divergence, ball, Ascent(Fixed(1), Steepest(ball.radius), Gaussian()))
+    return Method(search, labelled_loss + weight * consistency)
 
 
 def _uncertain(ball: Ball, alpha: float, steps: int, measure: Objective) -> Search:

@@ -167,8 +167,8 @@ def _table(found: dict[str, list[Ends]]) -> Table:
             for name, own in found.items()
         ),
         f"Shares of {len(due.DATA.draw())} points, mean and standard deviation of {len(due.SEEDS)} networks; a step "
-        f"reaches {due.ONE_STEP:.2f} in the plane. At it: within a step of the boundary; unexplored: not at it, and farther "
-        f"than {UNEXPLORED} from every training point.",
+        f"reaches {due.ONE_STEP:.2f} in the plane. At it: within a step of the boundary; unexplored: not at it, and "
+        f"farther than {UNEXPLORED} from every training point.",
     )
 
 

@@ -220,7 +220,7 @@ def broken(value: float) -> Tensor:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_bad_points_and_labels_are_refused_in_one_sentence(points: Tensor, labels: Tensor, message: str) -> None:
-    search = Search(perturbed_log_entropy, Linf(0.1), Ascent(Fixed(2), Steepest(0.1)))
+    search = Search(perturbed_loss, Linf(0.1), Ascent(Fixed(2), Steepest(0.1)))
     with pytest.raises(ValueError, match=f"^{message}"):
         search(Single(at_input(nn.Linear(3, 2))), points, labels, Rng.seeded(0))
 

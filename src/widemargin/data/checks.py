@@ -3,6 +3,9 @@
 import torch
 from torch import Tensor
 
+UNLABELLED = -1
+"""Stands where a class would, in a row whose class nobody knows."""
+
 
 def check_points(points: Tensor) -> None:
     if not isinstance(points, Tensor):
@@ -31,3 +34,9 @@ def check_labels(labels: Tensor, rows: int, classes: int) -> None:
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise ValueError(f"labels must be in 0..{classes - 1} for {classes} classes, got {low}..{high}")
+
+
+def check_known_labels(labels: Tensor, rows: int, classes: int) -> None:
+    """The same for labels of which some may be UNLABELLED."""
+    check_label_type(labels)
+    check_labels(labels.where(labels != UNLABELLED, 0), rows, classes)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from widemargin.data.checks import UNLABELLED
 from widemargin.shapes import Labels, MemberLogits, PerSample
 from widemargin.uncertainty import predictive
 
@@ -29,6 +30,8 @@ class Term:
     """Does it change as the point moves?  If not, there is nothing to climb."""
     flat_at_center: bool = False
     """Is its gradient 0 at the clean point?  Then a search must not start there."""
+    takes_unlabelled: bool = False
+    """Is it right for rows that have UNLABELLED instead of a class?"""
 
     def __repr__(self) -> str:
         return self.name
@@ -39,6 +42,10 @@ class Objective:
     """A weighted sum of terms."""
 
     terms: tuple[tuple[float, Term], ...]
+
+    @property
+    def takes_unlabelled(self) -> bool:
+        return all(term.takes_unlabelled for _, term in self.terms)
 
     def __call__(self, pair: Pair) -> PerSample:
         (first_weight, first), *rest = self.terms
@@ -67,9 +74,15 @@ class Objective:
         return " + ".join(str(term) if weight == 1 else f"{weight!r} * {term}" for weight, term in self.terms)
 
 
-def objective(value: Callable[[Pair], PerSample], *, moves: bool = True, flat_at_center: bool = False) -> Objective:
+def objective(
+    value: Callable[[Pair], PerSample],
+    *,
+    moves: bool = True,
+    flat_at_center: bool = False,
+    takes_unlabelled: bool = False,
+) -> Objective:
     """Make an objective of a function of a pair; its name becomes the objective's."""
-    return Objective(((1.0, Term(value.__name__, value, moves, flat_at_center)),))
+    return Objective(((1.0, Term(value.__name__, value, moves, flat_at_center, takes_unlabelled)),))
 
 
 def _cross_entropy(logits: MemberLogits, labels: Labels) -> PerSample:
@@ -85,6 +98,11 @@ def _clean_loss(pair: Pair) -> PerSample:
 
 def _perturbed_loss(pair: Pair) -> PerSample:
     return _cross_entropy(pair.perturbed(), pair.labels)
+
+
+def _labelled_loss(pair: Pair) -> PerSample:
+    known = pair.labels != UNLABELLED
+    return _cross_entropy(pair.clean(), pair.labels.where(known, 0)).where(known, 0.0)
 
 
 def _clean_entropy(pair: Pair) -> PerSample:
@@ -136,6 +154,12 @@ def _divergence(pair: Pair) -> PerSample:
     return (clean.exp() * (clean - perturbed)).sum(-1)
 
 
+def _consistency(pair: Pair) -> PerSample:
+    clean, perturbed = _log_probs_of_both(pair)
+    clean = clean.detach()
+    return (clean.exp() * (clean - perturbed)).sum(-1)
+
+
 def _soft_cross_entropy(pair: Pair) -> PerSample:
     clean, perturbed = _log_probs_of_both(pair)
     return -(clean.exp() * perturbed).sum(-1)
@@ -145,34 +169,42 @@ def _named(name: str, value: Callable[[Pair], PerSample], **properties: bool) ->
     return Objective(((1.0, Term(name, value, **properties)),))
 
 
+def _label_free(name: str, value: Callable[[Pair], PerSample], **properties: bool) -> Objective:
+    return _named(name, value, takes_unlabelled=True, **properties)
+
+
 clean_loss = _named("clean_loss", _clean_loss, moves=False)
 """Cross-entropy at the clean point."""
 perturbed_loss = _named("perturbed_loss", _perturbed_loss)
 """Cross-entropy at the perturbed point: what LDP climbs."""
-clean_entropy = _named("clean_entropy", _clean_entropy, moves=False)
+labelled_loss = _named("labelled_loss", _labelled_loss, moves=False, takes_unlabelled=True)
+"""Cross-entropy at the clean point where there is a label, else 0: its mean over a batch is over all rows."""
+clean_entropy = _label_free("clean_entropy", _clean_entropy, moves=False)
 """Entropy of the average prediction at the clean point, eq. (E): what MaxE rewards."""
-perturbed_entropy = _named("perturbed_entropy", _perturbed_entropy)
+perturbed_entropy = _label_free("perturbed_entropy", _perturbed_entropy)
 """Entropy at the perturbed point.  To climb it, take `perturbed_log_entropy`: this one's gradient underflows."""
-perturbed_log_entropy = _named("perturbed_log_entropy", _perturbed_log_entropy)
+perturbed_log_entropy = _label_free("perturbed_log_entropy", _perturbed_log_entropy)
 """Log of the entropy at the perturbed point: what UDP climbs."""
-perturbed_mutual_information = _named("perturbed_mutual_information", _perturbed_mutual_information)
+perturbed_mutual_information = _label_free("perturbed_mutual_information", _perturbed_mutual_information)
 """What the members disagree about at the perturbed point."""
-perturbed_log_mutual_information = _named("perturbed_log_mutual_information", _perturbed_log_mutual_information)
+perturbed_log_mutual_information = _label_free("perturbed_log_mutual_information", _perturbed_log_mutual_information)
 """Its log: to climb it where it underflows."""
-perturbed_expected_entropy = _named("perturbed_expected_entropy", _perturbed_expected_entropy)
+perturbed_expected_entropy = _label_free("perturbed_expected_entropy", _perturbed_expected_entropy)
 """Mean of the members' own entropies at the perturbed point: what is left of the entropy without disagreement."""
-perturbed_log_expected_entropy = _named("perturbed_log_expected_entropy", _perturbed_log_expected_entropy)
+perturbed_log_expected_entropy = _label_free("perturbed_log_expected_entropy", _perturbed_log_expected_entropy)
 """Its log: to climb it where it underflows."""
-perturbed_variation_ratio = _named("perturbed_variation_ratio", _perturbed_variation_ratio)
+perturbed_variation_ratio = _label_free("perturbed_variation_ratio", _perturbed_variation_ratio)
 """1 - max p of the average prediction at the perturbed point."""
-perturbed_log_variation_ratio = _named("perturbed_log_variation_ratio", _perturbed_log_variation_ratio)
+perturbed_log_variation_ratio = _label_free("perturbed_log_variation_ratio", _perturbed_log_variation_ratio)
 """Its log: to climb it where it underflows."""
-perturbed_gap = _named("perturbed_gap", _perturbed_gap)
+perturbed_gap = _label_free("perturbed_gap", _perturbed_gap)
 """Lead of the first class over the second at the perturbed point, log p1 - log p2: 0 on the boundary.
 
 For one member it is the gap of its two highest logits.  Uncertainty is its negative: a search climbs `-perturbed_gap`.
 """
-divergence = _named("divergence", _divergence, flat_at_center=True)
+divergence = _label_free("divergence", _divergence, flat_at_center=True)
 """KL(clean || perturbed): TRADES as Zhang et al. define it."""
-soft_cross_entropy = _named("soft_cross_entropy", _soft_cross_entropy, flat_at_center=True)
+consistency = _label_free("consistency", _consistency, flat_at_center=True)
+"""KL(clean || perturbed) with the clean answer held fixed: what VAT descends, so that only the perturbed one moves."""
+soft_cross_entropy = _label_free("soft_cross_entropy", _soft_cross_entropy, flat_at_center=True)
 """Cross-entropy of the perturbed answer under the clean one: TRADES as the paper's tables use it."""

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from widemargin.data.checks import check_labels, check_points
-from widemargin.perturb.ascent import Ascent, Progress
+from widemargin.data.checks import check_known_labels, check_labels, check_points
+from widemargin.perturb.ascent import Ascent, Never, Progress
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.objectives import Objective, Pair
 from widemargin.rng import Rng
@@ -63,6 +63,11 @@ class Search:
                 f"{flat[0]} has no gradient at the clean point: start the search elsewhere, with Gaussian() or InBall()"
             )
 
+    @property
+    def takes_unlabelled(self) -> bool:
+        """Only a search that asks for labels nowhere, nor for when to stop."""
+        return self.objective.takes_unlabelled and self.ascent.until == Never()
+
     def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
         # Networks abreast own blocks of the batch, so nobody may leave it.
         climb = _climb if network.abreast == 1 else climb_masked
@@ -106,7 +111,8 @@ class _Hill:
             delta = delta.detach().requires_grad_()
             perturbed = cache(lambda: self.network.logits(self.center + delta))
             if taken == 0:
-                check_labels(self.labels, len(delta), classes=perturbed().shape[-1])
+                check = check_known_labels if self.search.takes_unlabelled else check_labels
+                check(self.labels, len(delta), classes=perturbed().shape[-1])
                 check_not_probabilities(perturbed())
             value = self.search.objective(Pair(self.labels, self.clean, perturbed))
             (gradient,) = torch.autograd.grad(value.sum(), delta)

@@ -1,0 +1,128 @@
+"""A hundred labelled digits, the rest without labels: what do VAT and UDP make of the rest?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from widemargin.data.images import ImageSet
+from widemargin.data.partly import PartlyLabelled
+from widemargin.data.splits import held_out
+from widemargin.measure.accuracy import accuracy
+from widemargin.method import Method
+from widemargin.networks.named import LeNetShape
+from widemargin.perturb.balls import L2
+from widemargin.plan import Adam, Cosine, Plan, Updates
+from widemargin.recipes import standard, udp_consistency, vat
+from widemargin.report.document import Report, Verdict
+from widemargin.report.store import Store
+from widemargin.report.tables import Table, mean_std
+from widemargin.rng import Rng
+from widemargin.run import key_of
+from widemargin.train.loop import train
+from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.single import Single
+from widemargin.workers import Job, Tick, Workers
+
+TITLE = "Digits with 100 labels: standard, VAT and UDP on the unlabelled rest"
+CORE_MINUTES = 2.0
+DATA = ImageSet("digits")
+LABELS = 100
+COPIES = 12
+"""Of every labelled digit among the others: about half of a batch then has labels, as where they come in batches of
+their own (Miyato et al. 2018)."""
+NETWORK = LeNetShape(side=8)
+PLAN = Plan(Updates(300), Adam(2e-3, Cosine()), batch=100)
+SEEDS = (910, 911, 912)
+METHODS: Mapping[str, Method] = {
+    "standard": standard(),
+    "VAT": vat(L2(1.0), weight=0.3),
+    "UDP": udp_consistency(L2(0.5), alpha=0.125, steps=4, weight=0.3),
+}
+STANDARD, VAT, UDP = METHODS
+
+
+def key(name: str, seed: int) -> str:
+    return key_of("semi-supervised", DATA, LABELS, COPIES, NETWORK, METHODS[name], PLAN, seed)
+
+
+def run(store: Store, workers: Workers) -> None:
+    todo = [(name, seed) for name in METHODS for seed in SEEDS if key(name, seed) not in store]
+    updates = PLAN.updates(LABELS)
+    workers.do([Job(f"{name}, seed {seed}", updates, fit, (name, seed, store)) for name, seed in todo], TITLE)
+
+
+def missing(store: Store) -> int:
+    return sum(key(name, seed) not in store for name in METHODS for seed in SEEDS)
+
+
+def fit(name: str, seed: int, store: Store, tick: Tick) -> None:
+    """The seed decides which digits have a label and the first weights: the same for every method."""
+    parts = DATA.draw()
+    rest, known = held_out(parts.train.labels, LABELS, Rng.seeded(seed, purpose="labelled"))
+    every = parts.train.take(torch.cat([known.repeat(COPIES), rest]))
+    # Standard training has no use for the rest.
+    seen = parts.train.take(known) if name == STANDARD else PartlyLabelled.hiding(every, torch.arange(COPIES * LABELS))
+    network = Single(at_input(NETWORK.build(Rng.seeded(seed, purpose="weights").generators[0])))
+    for record in train(network, seen, METHODS[name], PLAN, (seed,)):
+        tick(record.update)
+    numbers = {
+        "validation": accuracy(network, parts.validation),
+        "test": accuracy(network, parts.test),
+        "digits": LABELS if name == STANDARD else len(parts.train),
+        "n": len(parts.test),
+    }
+    store.save(key(name, seed), {"method": repr(METHODS[name]), "seed": seed}, numbers, {}, {})
+
+
+def report(store: Store) -> Report:
+    found = {name: [store.load(key(name, seed)).numbers for seed in SEEDS] for name in METHODS}
+    tests = {name: [numbers["test"] for numbers in own] for name, own in found.items()}
+    rows = tuple(
+        (
+            name,
+            str(found[name][0]["digits"]),
+            " ".join(f"{100 * value:.1f}" for value in tests[name]),
+            mean_std([100 * value for value in tests[name]], 1),
+            mean_std([100 * numbers["validation"] for numbers in found[name]], 1),
+        )
+        for name in METHODS
+    )
+    return Report(
+        TITLE,
+        "UDP needs no label to find its points: does training on those of unlabelled digits help?",
+        f"{DATA}, {LABELS} labelled digits drawn class by class with the seed, {COPIES} copies of each among the "
+        f"unlabelled ones; {NETWORK}; {PLAN}; "
+        + "; ".join(f"{name}: {method!r}" for name, method in METHODS.items())
+        + f". Seeds {' '.join(map(str, SEEDS))}; radii and weights were chosen on seed 0 by validation accuracy, among "
+        "four settings for VAT and four for UDP.",
+        verdicts(tests),
+        (
+            Table(
+                f"Accuracy in percent with {LABELS} labels",
+                ("method", "digits seen", "test, by seed", "test", "validation"),
+                rows,
+                f"{found[STANDARD][0]['n']} test digits, mean and standard deviation of {len(SEEDS)} seeds.",
+            ),
+        ),
+    )
+
+
+def verdicts(tests: Mapping[str, Sequence[float]]) -> tuple[Verdict, ...]:
+    """Seeds are pairs: the same labels, first weights and test digits for every method."""
+
+    def more(name: str, other: str) -> Verdict:
+        gains = [100 * (own - rival) for own, rival in zip(tests[name], tests[other], strict=True)]
+        return Verdict(
+            f"{name} with the unlabelled digits is more accurate than {_told(other)}, with every seed.",
+            min(gains) > 0,
+            f"by seed {' '.join(f'{gain:+.1f}' for gain in gains)}, mean {np.mean(gains):+.1f} points",
+        )
+
+    return (more(VAT, STANDARD), more(UDP, STANDARD), more(UDP, VAT))
+
+
+def _told(other: str) -> str:
+    return f"standard training on the {LABELS} alone" if other == STANDARD else f"{other} with them"

@@ -1,0 +1,34 @@
+import pytest
+import torch
+
+from widemargin import UNLABELLED, Cloud, PartlyLabelled
+
+POINTS = torch.arange(8.0).view(4, 2)
+
+
+def test_only_known_rows_show_their_class() -> None:
+    hidden = PartlyLabelled.hiding(Cloud(POINTS, torch.tensor([0, 1, 0, 1])), torch.tensor([1, 2]))
+    assert hidden.labels.tolist() == [UNLABELLED, 1, 0, UNLABELLED]
+    points, labels = hidden.batch(torch.tensor([3, 1]))
+    assert len(hidden) == 4
+    assert torch.equal(points, POINTS[[3, 1]])
+    assert labels.tolist() == [UNLABELLED, 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([-1, -1, -1, -1], r"^at least one row must have a label, got none: nothing would say what the classes are$"),
+        ([-2, 0, 1, -1], r"^labels must be in 0..1 for 2 classes, got -2..1$"),
+        ([0, 1], r"^labels must have shape \[4\], one for every point, got \[2\]$"),
+    ],
+    ids=["none", "minus two", "too few"],
+)
+def test_bad_labels_are_refused(labels: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PartlyLabelled(POINTS, torch.tensor(labels))
+
+
+def test_all_other_data_refuses_unlabelled_rows() -> None:
+    with pytest.raises(ValueError, match=r"^labels must be in 0..1 for 2 classes, got -1..1$"):
+        Cloud(POINTS, torch.tensor([0, 1, UNLABELLED, 0]))

@@ -1,0 +1,89 @@
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rich.console
+
+from widemargin.networks.spectral import ResidualShape
+from widemargin.perturb.search import Search
+from widemargin.plan import Adam, Plan, Updates
+from widemargin.recipes import pgd, standard, udp
+from widemargin.report.store import Store
+from widemargin.run import DeepKernelGP
+from widemargin.workers import Workers
+from widemargin_studies import app_due_attacks, app_due_training, due, plane
+from widemargin_studies.app_due_attacks import Ends
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Workers:
+    monkeypatch.setattr(due, "SEEDS", (0,))
+    monkeypatch.setattr(due, "DATA", replace(due.DATA, count=12))
+    monkeypatch.setattr(due, "NETWORK", ResidualShape(2, 2, 8, 1))
+    monkeypatch.setattr(due, "MEMBERS", DeepKernelGP(inducing=4, draws=4))
+    monkeypatch.setattr(due, "PLAN", Plan(Updates(2), Adam(0.03)))
+    monkeypatch.setattr(plane, "PICTURE_RESOLUTION", 11)
+    return Workers(rich.console.Console(file=io.StringIO()), 1)
+
+
+def test_attacks_run_once_and_are_reported(tiny: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = {
+        name: Search(
+            search.objective, search.ball, app_due_attacks.Ascent(app_due_attacks.Fixed(2), search.ascent.step)
+        )
+        for name, search in app_due_attacks.SEARCHES.items()
+    }
+    monkeypatch.setattr(app_due_attacks, "SEARCHES", short)
+    store = Store(tmp_path / "runs")
+    assert app_due_attacks.missing(store) == 1
+    app_due_attacks.run(store, tiny)
+    assert app_due_attacks.missing(store) == 0
+    report = app_due_attacks.report(store)
+    assert [row[0] for row in report.tables[0].rows] == ["PGD-50", "UDP-50"]
+    assert all(path.is_file() for path in report.write(tmp_path / "report"))
+
+
+def test_training_runs_once_and_is_reported(tiny: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    methods = {
+        app_due_training.CLEAN: standard(),
+        app_due_training.PGD: pgd(due.BALL, due.ALPHA, 2),
+        app_due_training.UDP: udp(due.BALL, due.ALPHA, 2),
+    }
+    monkeypatch.setattr(app_due_training, "METHODS", methods)
+    store = Store(tmp_path / "runs")
+    assert app_due_training.missing(store) == 3
+    app_due_training.run(store, tiny)
+    assert app_due_training.missing(store) == 0
+    report = app_due_training.report(store)
+    assert len(report.tables[0].rows) == 3
+    assert all(path.is_file() for path in report.write(tmp_path / "report"))
+
+
+def ends(margin: list[float], away: float = 0.0) -> list[Ends]:
+    return [Ends(np.array(margin), np.ones(len(margin)), np.full(len(margin), away))]
+
+
+@pytest.mark.parametrize(
+    ("pgd_ends", "udp_ends", "held"),
+    [
+        (ends([-1.0, 0.1]), ends([-0.1, 1.0], away=0.6), [True, True, True]),
+        (ends([-0.1, 0.1]), ends([-0.1, 1.0], away=0.4), [False, True, False]),
+        (ends([-1.0, -1.0]), ends([-0.2, 1.0], away=0.6), [True, False, False]),
+    ],
+    ids=["the paper", "overshoot is no crossing", "udp crosses"],
+)
+def test_verdicts_of_attacks(pgd_ends: list[Ends], udp_ends: list[Ends], held: list[bool]) -> None:
+    assert [verdict.held for verdict in app_due_attacks.verdicts(pgd_ends, udp_ends)] == held
+
+
+def test_verdicts_of_training() -> None:
+    def arrays(wrong: int, shift: float) -> dict[str, np.ndarray]:
+        margin = np.where(np.arange(10) < wrong, -1.0, 1.0)
+        return {"margin": margin, "best": np.ones(10), "lead": np.linspace(-1, 1, 20) + shift}
+
+    found = {"clean": [arrays(0, 0.0)], "PGD-50": [arrays(4, 0.5)], "UDP-50": [arrays(0, 0.1)]}
+    assert [verdict.held for verdict in app_due_training.verdicts(found)] == [True, True, True]
+    swapped = {"clean": found["clean"], "PGD-50": found["UDP-50"], "UDP-50": found["PGD-50"]}
+    assert [verdict.held for verdict in app_due_training.verdicts(swapped)] == [False, False, False]
