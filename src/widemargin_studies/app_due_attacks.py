@@ -26,7 +26,7 @@ from widemargin_studies import due, plane
 from widemargin_studies.pictorial import entropy_of, loss_of
 
 TITLE = "App. D.5: PGD-50 and UDP-50 on a fixed deep kernel (DUE)"
-CORE_MINUTES = 1.0
+CORE_MINUTES = 0.5
 ASCENT = Ascent(Fixed(due.STEPS), Steepest(due.ALPHA))
 SEARCHES = {
     f"PGD-{due.STEPS}": Search(perturbed_loss, due.BALL, ASCENT),

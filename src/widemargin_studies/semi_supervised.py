@@ -27,7 +27,7 @@ from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, Tick, Workers
 
 TITLE = "Digits with 100 labels: standard, VAT and UDP on the unlabelled rest"
-CORE_MINUTES = 2.0
+CORE_MINUTES = 1.2
 DATA = ImageSet("digits")
 LABELS = 100
 COPIES = 12
