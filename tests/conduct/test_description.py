@@ -73,6 +73,7 @@ def test_every_public_part_can_be_written() -> None:
         "Margins",
         "Objective",
         "Pair",
+        "PartlyLabelled",
         "Record",
         "Rng",
         "Run",
