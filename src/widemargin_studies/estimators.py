@@ -426,8 +426,8 @@ def _regions(found: Mapping[Data, Found]) -> Picture:
     for line, data in zip(axes, PLANE, strict=True):
         for panel, kind in zip(line, kinds, strict=True):
             own = shown[data][kind].arrays
-            points = (own[name] for name in ("points", "labels"))
-            draw_regions(panel, Regions(*points, own["margin"] < 0, own["x"], own["y"], own["lead"]))
+            wrong = own["margin"] < 0
+            draw_regions(panel, Regions(own["points"], own["labels"], wrong, own["x"], own["y"], own["lead"]))
     label_grid(axes, kinds, [fig3.TITLES[data] for data in PLANE])
     return Picture(
         "regions",
