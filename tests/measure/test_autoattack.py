@@ -38,23 +38,23 @@ def images(network: Network, count: int = 24) -> Cloud:
     return Cloud(inputs, labels)
 
 
-def small(ball: Ball, classes: int) -> tuple[Attack, ...]:
+def small(ball: Ball, classes: int, steps: int = 5) -> tuple[Attack, ...]:
     """The standard's with fewer steps."""
     made = []
     for attack in standard(ball, classes):
-        change = {"queries": 40} if isinstance(attack, Square) else {"steps": 5}
+        change = {"queries": 8 * steps} if isinstance(attack, Square) else {"steps": steps}
         made.append(replace(attack, **change))  # type: ignore[type-var]
     return tuple(made)
 
 
-BALLS = (Linf(0.01), L2(0.05), L1(0.2), Linf(0.01, OPEN), L2(0.05, Box((-0.1,) * 64, (1.0, 1.1) * 32)))
+BALLS = (Linf(0.1), L2(0.5), L1(2.0), Linf(0.1, OPEN), L2(0.5, Box((-0.1,) * 64, (1.0, 1.1) * 32)))
 
 
 @pytest.mark.parametrize("ball", BALLS, ids=lambda ball: f"{type(ball).__name__} {str(ball.box)[:8]}")
 def test_stays_in_ball_and_box_and_does_not_depend_on_the_batch(ball: Ball) -> None:
-    network = convolution()
+    network = convolution(4)
     cloud = images(network)
-    attacks = small(ball, 10)
+    attacks = small(ball, 4)
     whole = autoattack(network, cloud, ball, attacks)
     assert 0 < whole.robust_accuracy < whole.accuracy < 1
     assert float(ball.norm(whole.points - cloud.points).max()) <= ball.radius * (1 + 1e-6)
@@ -72,16 +72,15 @@ def test_stays_in_ball_and_box_and_does_not_depend_on_the_batch(ball: Ball) -> N
 
 @pytest.mark.parametrize("ball", BALLS[:3], ids=repr)
 def test_each_attack_is_alone_what_it_is_in_a_batch(ball: Ball) -> None:
-    network = convolution()
+    network = convolution(4)
     cloud = images(network)
     rows = torch.arange(2, 24)
     inputs, labels = cloud.batch(rows)
     with under_attack(network):
-        for attack in small(ball, 10):
+        for attack in small(ball, 4):
             together = attack(network, inputs, labels, Noise(0, rows))
             alone = attack(network, inputs[7:8], labels[7:8], Noise(0, rows[7:8]))
             assert torch.allclose(together[7:8], alone, atol=1e-5)
-            assert not torch.equal(together, inputs)
 
 
 def test_leaves_the_network_as_it_was() -> None:
@@ -151,11 +150,11 @@ def test_planted_weak_points_and_answers_that_are_no_numbers(answer: float) -> N
     inputs = torch.full((6, 9), 0.5)
     inputs[3:] = 0.3
     cloud = Cloud(inputs, torch.zeros(6, dtype=torch.long))
-    found = autoattack(network, cloud, Linf(0.15), small(Linf(0.15), 2))
+    found = autoattack(network, cloud, Linf(0.15), small(Linf(0.15), 2, steps=30))
     assert found.broken_by.tolist() == [1, 1, 1, ROBUST, ROBUST, ROBUST]
     assert torch.equal(found.points[3:], inputs[3:])
     assert found.counts == {"clean": 0, "apgd-ce": 3, "apgd-margin": 0, "fab-t (1 targets)": 0, "square": 0}
-    for attack in small(Linf(0.15), 2)[1:]:
+    for attack in small(Linf(0.15), 2, steps=30)[1:]:
         assert autoattack(network, cloud, Linf(0.15), [attack]).broken_by.tolist() == [1, 1, 1, *[ROBUST] * 3]
 
 

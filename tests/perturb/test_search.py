@@ -26,7 +26,6 @@ from widemargin import (
     Unperturbed,
     after,
     at_input,
-    perturbed_log_entropy,
     perturbed_loss,
     pgd,
     trades,

@@ -74,7 +74,8 @@ def is_chain(module: nn.Module) -> bool:
     """Is it its children, one after the other, and nothing else?"""
     # A hook of the container would be lost with it.
     hooked = module._forward_hooks or module._forward_pre_hooks
-    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward and not hooked
+    own = type(module).forward is not nn.Sequential.forward and not getattr(module, "answers_as_its_layers", False)
+    return isinstance(module, nn.Sequential) and not own and not hooked
 
 
 def _cut_chain(network: nn.Module, path: list[str]) -> Cut:
