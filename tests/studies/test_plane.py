@@ -7,9 +7,13 @@ import pytest
 import rich.console
 
 import widemargin as wm
+from widemargin.conduct import audit
+from widemargin.conduct.audit import Question
+from widemargin.measure.attacks.apgd import APGD
+from widemargin.measure.attacks.square import Square
 from widemargin.report.store import Store
 from widemargin.workers import Workers
-from widemargin_studies import app_corridor_sweep, app_two_distances, demo, fig3, plane
+from widemargin_studies import app_corridor_sweep, app_two_distances, demo, digits_audit, fig3, plane
 
 SHORT = wm.Plan(wm.Updates(30), wm.Adam(5e-3))
 
@@ -55,6 +59,10 @@ def test_studies_run_report_and_have_nothing_left(
     for module in (fig3, demo, app_corridor_sweep):
         monkeypatch.setattr(module, "SEEDS", (0, 1))
     monkeypatch.setattr(demo, "UPDATES", wm.Updates(5))
+    monkeypatch.setattr(digits_audit, "PLAN", wm.Plan(wm.Epochs(1), wm.Adam(2e-3), batch=256))
+    monkeypatch.setattr(digits_audit, "QUESTION", Question((wm.Linf(0.1),), points=4, chunk=4))
+    monkeypatch.setattr(audit, "standard", lambda ball, classes: (APGD(ball, steps=5), Square(ball, queries=5)))
+    monkeypatch.setattr(audit, "all_findings", lambda *arguments, **more: ())
     monkeypatch.setattr(app_corridor_sweep, "RADII", (0.05, 0.25, 0.45))
     monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, length=wm.Updates(5)))
     monkeypatch.setattr(fig3, "PLANS", dict.fromkeys(fig3.PLANS, replace(SHORT, length=wm.Updates(5))))
