@@ -36,8 +36,8 @@ def cells() -> fig3.Cells:
 
 
 def run(store: Store, workers: Workers) -> None:
-    fig3.run_cells(cells(), store, workers, "Training")
-    workers.do(digits_audit.jobs(store), "Digits")
+    # The longest first, so that no worker waits for another.
+    workers.do(digits_audit.jobs(store) + fig3.jobs(cells(), store), "Training")
 
 
 def missing(store: Store) -> int:

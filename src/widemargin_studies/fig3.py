@@ -17,7 +17,7 @@ from widemargin.report.figures import draw_regions, label_grid, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.run import Run
-from widemargin.workers import Workers
+from widemargin.workers import Job, Workers
 from widemargin_studies import plane
 
 TITLE = "Fig. 3: corridor and slabs, four methods"
@@ -63,13 +63,13 @@ def cells(methods: Methods = METHODS, seeds: Sequence[int] = SEEDS) -> Cells:
     }
 
 
-def run_cells(runs: Cells, store: Store, workers: Workers, title: str) -> None:
+def jobs(runs: Cells, store: Store) -> list[Job]:
     names = {own[0].method: name for (_, name), own in runs.items()}
-    plane.complete([run for own in runs.values() for run in own], names, store, workers, title)
+    return plane.jobs([run for own in runs.values() for run in own], names, store)
 
 
 def run(store: Store, workers: Workers) -> None:
-    run_cells(cells(), store, workers, "Fig. 3")
+    workers.do(jobs(cells(), store), "Fig. 3")
 
 
 def missing(store: Store) -> int:

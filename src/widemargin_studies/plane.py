@@ -35,15 +35,19 @@ def runs_of(data: PointSet, method: Method, plan: Plan, seeds: Iterable[int]) ->
 
 
 def complete(runs: Sequence[Run], names: Mapping[Method, str], store: Store, workers: Workers, title: str) -> None:
-    """Train and measure every run that the store does not have yet; those that differ only by seed go abreast."""
+    """Train and measure every run that the store does not have yet."""
+    workers.do(jobs(runs, names, store), title)
+
+
+def jobs(runs: Sequence[Run], names: Mapping[Method, str], store: Store) -> list[Job]:
+    """What is left to do; runs that differ only by seed go abreast."""
     # Whole groups, even for one missing seed: batched products round by who else is in them.
     groups = [list(group) for _, group in groupby(runs, key=lambda run: replace(run, seed=0))]
     groups = [group for group in groups if missing(group, store)]
-    jobs = [
+    return [
         Job(f"{names[group[0].method]}, {_short(group[0].data)}", updates(group[0]), _train_group, (group, store))
         for group in groups
     ]
-    workers.do(jobs, title)
 
 
 def updates(run: Run) -> int:
