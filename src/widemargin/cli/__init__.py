@@ -29,7 +29,8 @@ StudyName = Annotated[Positional[str], arg(metavar="NAME")]
 @dataclass(frozen=True)
 class Demo:
     """Train standard, LDP-PGD, TRADES, UDP-PGD, UDPR and our own method on two point sets, and show how wide their
-    margins are: a table, a figure and a page.  About two minutes; a second call reads what the first has stored."""
+    margins are; then standard training and UDP on digits, both audited: tables, figures and a page.  About three
+    minutes; a second call reads what the first has stored."""
 
     out: Path = Path("widemargin-demo")
     """Folder for the page and the figure."""
