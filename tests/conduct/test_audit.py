@@ -208,6 +208,14 @@ def test_without_a_certificate_it_says_why(tmp_path: Path) -> None:
     assert "No certified bounds" in page(found).settings
 
 
+def test_proofs_that_take_too_long_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONGEST_PROOF", 0.0)
+    found = audit(subject(), Question(QUESTION.balls[:1], 6, 0, 6), tmp_path)
+    assert found is not None
+    assert found.certified is None
+    assert found.notes == ("No certified bounds: one proof takes more than 0 s.",)
+
+
 @pytest.mark.parametrize("wrong", [{"balls": ()}, {"points": 0}, {"chunk": 0}])
 def test_a_question_must_ask_something(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="an audit needs at least 1"):

@@ -37,6 +37,8 @@ FORMAT = 2
 """Of what is saved; a newer one begins anew."""
 SHORTEST = "minimum-norm"
 """The name of DDN, FMN and FAB without a radius, among the attacks: what they find counts in every ball."""
+LONGEST_PROOF = 3.0
+"""In seconds."""
 DIAGNOSED = 200
 """Points for the diagnoses, which need no more."""
 
@@ -298,10 +300,14 @@ def _classes(subject: Subject) -> int:
 
 def _certifiable(subject: Subject, question: Question) -> tuple[str, ...]:
     """Why there is no certificate, if there is none."""
+    begun = time.monotonic()
     try:
         certified(subject.network, subject.examples.take(torch.arange(1)), question.balls[0])
     except ValueError as problem:
         return (f"No certified bounds: {problem}.",)
+    # Of large networks, whose bounds are loose, proofs would take longer than all attacks.
+    if time.monotonic() - begun > LONGEST_PROOF:
+        return (f"No certified bounds: one proof takes more than {LONGEST_PROOF:g} s.",)
     return ()
 
 

@@ -21,8 +21,8 @@ class Ensemble(Network):
     `jointly` gives a descent under which every member moves as it would alone.
 
     Small MLPs of one shape answer in one batched product.  Measured on one core, 5 members, forward and backward: MLPs
-    with layers up to 64 x 64 take 0.4 to 0.8 of the loop's time, from 256 x 256 on the same or more.  torch.func's vmap
-    took 1 to 1.5 times the loop's for all of them and 0.9 for LeNets, so it is not used.
+    with layers up to 64 x 64 mostly take 0.4 to 0.8 of the loop's time, larger ones 0.7 to 1.6.  torch.func's vmap took
+    0.8 to 2.4 times the loop's, mostly more than 1, and 0.9 for LeNets, so it is not used (5 members, a busy machine).
     """
 
     abreast = 1

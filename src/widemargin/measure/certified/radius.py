@@ -56,7 +56,7 @@ def certified_radius(
     alone prove, and as a rule within 2 % of the largest that these linear bounds can prove; for a linear network it is
     the largest there is.  Elsewhere it may be far below the true one: of a LeNet trained with PGD on Fashion-MNIST
     61 of 100 points are certified at Linf 0.02 and 9 at 0.05, where PGD leaves 72 and 68; of a ResNet-18 of 32 x 32
-    images expect hardly any at a radius of interest, at some 15 s for one proof.
+    images expect few at a radius of interest, and many seconds for one proof.
     """
     found = []
     for problem in _problems(network, examples, ball):
