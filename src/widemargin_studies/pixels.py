@@ -28,12 +28,12 @@ from widemargin.plan import SGD, Adam, Epochs, Plan, Triangle
 from widemargin.recipes import fgsm, pgd, r_fgsm, standard, trades_cross_entropy, udp, udp_single_step, udpr
 from widemargin.report.document import Report
 from widemargin.report.store import Arrays, Store, Stored
-from widemargin.run import AtInput, BeforeHead, Place, Trial, Validation, key_of
+from widemargin.run import AtInput, BeforeHead, DropoutDraws, Estimator, OneNetwork, Place, Trial, Validation, key_of
 from widemargin.train.loop import Record
 from widemargin.uncertainty.network import Network
 from widemargin.workers import Job, Tick, Workers
 
-_AT_INPUT, _AT_THE_END = AtInput(), Validation(every=1_000)
+_AT_INPUT, _AT_THE_END, _ONE = AtInput(), Validation(every=1_000), OneNetwork()
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Bench:
     place: Place = _AT_INPUT
     looks: Validation = _AT_THE_END
     """Besides the last epoch; nothing is chosen by it."""
+    members: Estimator = _ONE
 
 
 FASHION = Bench(
@@ -105,7 +106,7 @@ class Scale:
     epochs: float = 1.0
     """Of the published epochs."""
     width: float = 1.0
-    """Of a ResNet's published filters."""
+    """Of a ResNet's published filters, at least 8."""
     most_steps: int = 1_000
     """Longer searches take fewer, longer steps, of the same length in all."""
     batch: int = 256
@@ -116,7 +117,7 @@ class Scale:
     def bench(self, bench: Bench) -> Bench:
         fraction = bench.data.fraction * self.fraction
         network = bench.network
-        if isinstance(network, ResNetShape):
+        if not isinstance(network, LeNetShape):
             network = replace(network, width=max(8, round(network.width * self.width)))
         assert isinstance(bench.plan.length, Epochs)
         length = Epochs(max(1, round(bench.plan.length.count * self.epochs)))
@@ -133,7 +134,8 @@ class Scale:
         scaled = self.cell(cell)
         bench, method = scaled.bench, scaled.method()
         return [
-            Trial(bench.data, bench.network, method, bench.plan, seed, bench.place, bench.looks) for seed in self.seeds
+            Trial(bench.data, bench.network, method, bench.plan, seed, bench.place, bench.looks, bench.members)
+            for seed in self.seeds
         ]
 
     def told(self, bench: Bench) -> str:
@@ -250,9 +252,10 @@ def seconds(trial: Trial, judge: Judge) -> float:
     """What training and judging take on one core of this machine, from the time of one pass, measured now."""
     assert isinstance(trial.data, ImageSet)
     assert isinstance(trial.plan.length, Epochs)
-    assert isinstance(trial.network, LeNetShape | ResNetShape)
+    assert isinstance(trial.network, ImageShape)
     # In latent space a search passes only through the head.
     each = 2.0 if isinstance(trial.place, BeforeHead) else passes(trial.method)
+    each *= trial.members.draws if isinstance(trial.members, DropoutDraws) else 1
     trained = trial.plan.length.count * trial.data.published_rows * each
     return (trained + judge.passes) * _seconds_per_pass(trial.network)
 
@@ -267,7 +270,7 @@ def passes(method: Method) -> float:
 
 
 @cache
-def _seconds_per_pass(shape: LeNetShape | ResNetShape) -> float:
+def _seconds_per_pass(shape: ImageShape) -> float:
     network = laid_out(shape.build(torch.Generator().manual_seed(0))).eval().requires_grad_(False)
     side = shape.side if isinstance(shape, LeNetShape) else 32
     images = torch.rand(16, shape.channels, side, side).requires_grad_()

@@ -13,7 +13,7 @@ from widemargin.report.document import Report
 from widemargin.report.store import Store
 from widemargin.run import key_of
 from widemargin.workers import Workers
-from widemargin_studies import clean_accuracy, fig5, published, tab1, tab2, tab3, tab4, tab5
+from widemargin_studies import app_overfitting_cifar, clean_accuracy, fig5, published, tab1, tab2, tab3, tab4, tab5
 from widemargin_studies.beside import Group, tell
 from widemargin_studies.pixels import Bench, Cell, ImageStudy, Robustness, Scale
 
@@ -83,6 +83,7 @@ ALL = {
     "fig4": (clean_accuracy.FIG4_FULL, clean_accuracy.FIG4_SMALL),
     "app-clean-accuracy": (clean_accuracy.APP_FULL, clean_accuracy.APP_SMALL),
     "fig5": (fig5.FULL, fig5.SMALL),
+    "app-overfitting-cifar": (app_overfitting_cifar.FULL, app_overfitting_cifar.SMALL),
 }
 
 
@@ -93,7 +94,8 @@ def test_reports_read_only_the_store(own: ImageStudy, tmp_path: Path) -> None:
     store = Store(tmp_path)
     for number, cell in enumerate(own.cells):
         for trial in own.trials(cell):
-            names = ["clean", "transfer", *map(repr, cell.bench.balls)]
+            radii = [f"{radius:g}" for radius in app_overfitting_cifar.RADII]
+            names = ["clean", "transfer", *map(repr, cell.bench.balls), *radii]
             numbers = {"n": 100, **dict.fromkeys(names, 0.3 + 0.01 * number + 0.001 * trial.seed)}
             store.save(key_of(own.judge, trial), {}, numbers, {}, {})
     assert own.missing(store) == 0
