@@ -3,7 +3,7 @@
 from widemargin_studies.pixels import Scale
 
 PAPER = Scale("paper", seeds=(0, 1, 2))
-FASHION_SMALL = Scale("small", seeds=(0,), fraction=0.1, epochs=0.1, batch=64, tests=200)
+FASHION_SMALL = Scale("small", seeds=(0,), fraction=0.1, epochs=0.1, batch=64, tests=100)
 CIFAR_SMALL = Scale(
     "small",
     seeds=(0,),
