@@ -69,6 +69,7 @@ def test_vat_finds_the_leading_direction_of_a_linear_network() -> None:
     own = wm.Single(wm.at_input(linear))
     with torch.no_grad():
         linear.weight.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+        linear.bias.zero_()
     delta = wm.vat(BALL, weight=1.0).perturb(own, CLOUD.points, PARTLY.labels, Rng.seeded(0)).delta
     along = delta @ torch.tensor([0.6, -0.8])
     torch.testing.assert_close(along.abs(), torch.full((16,), BALL.radius), rtol=0.02, atol=0)
