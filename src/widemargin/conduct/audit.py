@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save
 from torch import Tensor
 
+from widemargin.conduct.shares import Shares
 from widemargin.data.examples import Chosen
 from widemargin.data.labelled import Labelled
 from widemargin.measure.attacks.attack import Attack
@@ -30,7 +31,7 @@ from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.perturb.balls import L1, L2, Ball, Linf
 from widemargin.run import key_of
 from widemargin.train.checkpoint import write_whole
-from widemargin.train.processes import ALONE, Processes
+from widemargin.train.processes import ALONE
 from widemargin.uncertainty.network import Network, in_eval_mode
 
 Array = NDArray[Any]
@@ -188,7 +189,10 @@ class Audit:
                 "quantiles": quantiles,
                 "unbroken": int(np.isinf(margin).sum()),
             },
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [
+                {**asdict(finding), "numbers": {name: _plain(number) for name, number in finding.numbers.items()}}
+                for finding in self.findings
+            ],
             "notes": list(self.notes),
             "seconds": round(self.seconds, 1),
             "versions": {name: version(name) for name in ("widemargin", "torch", "numpy")},
@@ -222,7 +226,7 @@ def audit(
     folder: Path,
     budget: float | None = None,
     tick: Tick = lambda done, of: None,
-    processes: Processes = ALONE,
+    processes: Shares = ALONE,
 ) -> Audit | None:
     """Ask everything of every point; what is saved in the folder already is not asked again.
 
