@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from widemargin.uncertainty.drawn import SAME, Renewal
 from widemargin.uncertainty.dropout import EVERY, MCDropout, Over
 from widemargin.uncertainty.ensemble import Ensemble
 from widemargin.uncertainty.last_layer import take_last_linear
-from widemargin.uncertainty.network import Network, in_eval_mode
+from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
 
@@ -180,12 +181,17 @@ class DeepKernelGP:
         return DeepKernel(cut, process, rows, self.draws, self.renewal)
 
     def _places(self, cut: Cut, examples: Examples) -> tuple[torch.Tensor, float]:
-        """From a thousand training points, as the first weights see them."""
+        """From a thousand training points, as the first update sees them."""
         rng = Rng.seeded(0, purpose="inducing points")
         rows = rng.permutations(len(examples))[0, :1000]
         device = next(nn.ModuleList(cut).parameters()).device
-        with torch.no_grad(), in_eval_mode(nn.ModuleList(cut)):
-            features = cut.head(cut.encoder(examples.batch(rows)[0].to(device)))
+        # Of a copy, whose batch-norm takes the batch's statistics: those it would remember are of no data yet.
+        first = nn.ModuleList(copy.deepcopy(list(cut)))
+        for layer in first.modules():
+            layer.training = isinstance(layer, nn.modules.batchnorm._BatchNorm)
+        encoder, head = first
+        with torch.no_grad():
+            features = head(encoder(examples.batch(rows)[0].to(device)))
         return first_places(features, self.inducing, rng)
 
 

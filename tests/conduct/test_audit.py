@@ -147,6 +147,48 @@ def test_processes_share_the_chunks(whole: Audit, tmp_path: Path) -> None:
     assert np.array_equal(shared.points["margin"], whole.points["margin"])
 
 
+class Stairs(nn.Module):
+    """Without gradients, so that only what is drawn decides what is found.
+
+    Without matrix products: their rounding depends on how many rows are computed at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randn(4, 5, generator=torch.Generator().manual_seed(1)))
+
+    def forward(self, points: torch.Tensor) -> torch.Tensor:
+        return ((4 * points).round()[:, None] * self.weight).sum(-1)
+
+
+def stairs() -> Subject:
+    network = Single(at_input(Stairs()))
+    points = subject().examples.points
+    examples = Labelled(points, network(points).argmax(1), tuple("abcd"), Origin("memory", "digest"))
+    return Subject(network, "stairs", "stairs", examples, "points")
+
+
+def test_a_row_gets_the_same_record_in_every_selection(tmp_path: Path) -> None:
+    """Other chunks, other neighbours, another place in the chunk: what is drawn follows from the row."""
+    balls = QUESTION.balls[:2]
+    fewer, more = (
+        audit(stairs(), Question(balls, points, seed=3, chunk=chunk), tmp_path / str(points))
+        for points, chunk in ((13, 4), (20, 20))
+    )
+    assert fewer is not None
+    assert more is not None
+    at = [more.points["row"].tolist().index(row) for row in fewer.points["row"]]
+    for name, values in fewer.points.items():
+        assert np.array_equal(values, more.points[name][at], equal_nan=True), name
+    # The same points as other rows: something is drawn at all.
+    order = torch.arange(60).flip(0)
+    turned = Subject(stairs().network, "stairs", "stairs", stairs().examples.take(order), "points")
+    rows = 59 - torch.from_numpy(fewer.points["row"])
+    other = module._asked(turned, Question(balls, seed=3), rows, certify=False)
+    assert np.array_equal(other["label"], fewer.points["label"])
+    assert not np.array_equal(other["margin"], fewer.points["margin"])
+
+
 def test_another_question_or_other_weights_begin_anew(tmp_path: Path) -> None:
     keys = {subject().key(QUESTION), subject().key(Question(QUESTION.balls, 24, 4, 6))}
     other = Subject(subject().network, "linear", "others", subject().examples, "points")

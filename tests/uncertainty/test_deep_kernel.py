@@ -4,15 +4,20 @@ import pytest
 import torch
 
 from widemargin import LMS5, Adam, AtInput, Cloud, DeepKernel, DeepKernelGP, LeNetShape, Plan, ResidualShape, Rng
+from widemargin.conduct.task import task_of
+from widemargin.data.images import ImageSet
 from widemargin.measure.accuracy import accuracy
-from widemargin.plan import Updates
+from widemargin.networks.named import ResNetShape
+from widemargin.plan import Cosine, Updates
 from widemargin.recipes import standard
-from widemargin.run import Shape
+from widemargin.run import Shape, Trial
 from widemargin.train.loop import train
-from widemargin.uncertainty.deep_kernel import check_deep_kernel, k_means
+from widemargin.uncertainty.deep_kernel import _forget, check_deep_kernel, first_places, k_means, marginals
 from widemargin.uncertainty.predictive import entropy
 
 CLOUD = LMS5(count=60).draw()
+IMAGES = Cloud(torch.rand(30, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 10)
+PLAN = Plan(Updates(400), Adam(4e-3, Cosine()), batch=32)
 RESIDUAL = ResidualShape(2, 2, 16, 2)
 
 
@@ -32,6 +37,23 @@ def test_members_are_draws_of_gpytorchs_posterior() -> None:
         answer = network.logits(CLOUD.points[:5])
     torch.testing.assert_close(answer.mean(0), posterior.mean.mT, rtol=0, atol=0.06)
     torch.testing.assert_close(answer.std(0), posterior.variance.sqrt().mT, rtol=0.05, atol=0.01)
+
+
+def test_marginals_are_gpytorchs_also_after_training() -> None:
+    network = built(LeNetShape(side=8), IMAGES)
+    list(train(network, IMAGES, standard(), Plan(Updates(5), Adam(0.01))))
+    with torch.no_grad():
+        features = network.features(IMAGES.points)
+        _forget(network.process)
+        posterior, (mean, variance) = network.process(features), marginals(network.process, features)
+    torch.testing.assert_close(mean, posterior.mean, rtol=0, atol=1e-6)
+    torch.testing.assert_close(variance, posterior.variance, rtol=0, atol=1e-6)
+
+
+def test_every_part_of_the_process_learns() -> None:
+    network = built()
+    network.logits(CLOUD.points).square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in network.parameters())
 
 
 def test_the_penalty_is_the_divergence_per_example() -> None:
@@ -54,12 +76,39 @@ def test_it_learns_and_doubts_where_it_has_seen_nothing() -> None:
 
 
 def test_images_have_deep_kernels_too() -> None:
-    images = Cloud(torch.rand(30, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 10)
-    network = built(LeNetShape(side=8), images)
-    assert network.logits(images.points).shape == (8, 30, 10)
+    network = built(LeNetShape(side=8), IMAGES)
+    assert network.logits(IMAGES.points).shape == (8, 30, 10)
     without_data = built(LeNetShape(side=8), None)
     without_data.load_state_dict(network.state_dict())
-    assert torch.equal(without_data.eval()(images.points), network.eval()(images.points))
+    assert torch.equal(without_data.eval()(IMAGES.points), network.eval()(IMAGES.points))
+
+
+def test_a_lenet_learns_digits() -> None:
+    """Its first features hardly differ: a length scale of their distances alone leaves it at 10 % for ever."""
+    trial = Trial(ImageSet("digits"), LeNetShape(side=8), standard(), PLAN, members=DeepKernelGP(draws=5))
+    task = task_of(trial)
+    list(train(task.network, task.train, task.method, task.plan))
+    assert task.test is not None
+    assert accuracy(task.network, task.test) > 0.75
+
+
+def test_inducing_points_are_where_a_network_with_batch_norm_trains() -> None:
+    """In eval mode it would see them through running statistics of nothing, a hundred times smaller."""
+    network = built(ResNetShape(channels=1, width=4), IMAGES)
+    centers, length = network.process.variational_strategy.inducing_points[0], network.process.kernel.base_kernel
+    network.train()
+    with torch.no_grad():
+        features = network.features(network.encode(IMAGES.points))
+        far = torch.cdist(features, centers).min(1).values
+    assert far.max() < length.lengthscale.max()
+
+
+def test_the_first_length_is_that_of_the_distances_where_features_differ() -> None:
+    features = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    _, length = first_places(features, 5, Rng.seeded(0))
+    assert length == pytest.approx(float(torch.pdist(features).mean()))
+    _, length = first_places(features + 100, 5, Rng.seeded(0))
+    assert length == pytest.approx(float((features + 100).norm(dim=1).mean()) / 2)
 
 
 def test_k_means_finds_the_clusters_of_its_seed() -> None:

@@ -19,14 +19,15 @@ from widemargin.cli.train import device_of
 from widemargin.conduct.audit import Audit as Audited
 from widemargin.conduct.audit import Question, Subject, audit
 from widemargin.conduct.model import Model, load_model
+from widemargin.conduct.shares import Shares, patient
 from widemargin.data.images import ImageSet
 from widemargin.data.labelled import Parts
 from widemargin.data.own import OwnData
-from widemargin.perturb.balls import OPEN, UNIT, Box
+from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
 from widemargin.report.audit_page import page
 from widemargin.run import DataSet
 from widemargin.train.checkpoint import write_whole
-from widemargin.train.processes import Processes, as_started
+from widemargin.train.processes import as_started
 
 _OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
 
@@ -76,10 +77,11 @@ class Audit:
         if not isinstance(drawn, Parts):
             raise ValueError("an audit needs data with a test part, got points of a toy set: give --data")
         balls = tuple(ball_named(self.norm, radius, self._box(drawn)) for radius in radii)
-        question = Question(balls, min(self.points, len(drawn.test)), self.seed)
         subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), _called(data, drawn))
         out = self.out or (Path(place) if Path(place).is_dir() else Path("audits") / Path(self.model).stem)
-        with as_started(device) as processes:
+        with as_started(device) as started:
+            processes = patient(started)
+            question = _question(balls, min(self.points, len(drawn.test)), self.seed, processes.count)
             found = _watched(subject, question, out / "audit", budget, console, processes)
         if found is not None:
             _tell(found, out, console)
@@ -95,6 +97,11 @@ class Audit:
         if self.box is not None:
             return UNIT if self.box == "unit" else OPEN
         return UNIT if drawn.test.stored.ndim == 4 else OPEN
+
+
+def _question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> Question:
+    """In chunks as large as usual, but nobody shall be idle."""
+    return Question(balls, points, seed, max(1, min(Question.chunk, points // processes)))
 
 
 def _called(data: DataSet, drawn: Parts) -> str:
@@ -129,7 +136,7 @@ def _watched(
     folder: Path,
     budget: float | None,
     console: rich.console.Console,
-    processes: Processes,
+    processes: Shares,
 ) -> Audited | None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     # A chunk takes a while: the estimate must not be that of the last half minute.

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save
 from torch import Tensor
 
+from widemargin.conduct.shares import Shares
+from widemargin.data.examples import Chosen
 from widemargin.data.labelled import Labelled
 from widemargin.measure.attacks.attack import Attack
 from widemargin.measure.attacks.standard import standard
@@ -29,11 +31,11 @@ from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.perturb.balls import L1, L2, Ball, Linf
 from widemargin.run import key_of
 from widemargin.train.checkpoint import write_whole
-from widemargin.train.processes import ALONE, Processes
+from widemargin.train.processes import ALONE
 from widemargin.uncertainty.network import Network, in_eval_mode
 
 Array = NDArray[Any]
-FORMAT = 2
+FORMAT = 3
 """Of what is saved; a newer one begins anew."""
 SHORTEST = "minimum-norm"
 """The name of DDN, FMN and FAB without a radius, among the attacks: what they find counts in every ball."""
@@ -187,7 +189,10 @@ class Audit:
                 "quantiles": quantiles,
                 "unbroken": int(np.isinf(margin).sum()),
             },
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [
+                {**asdict(finding), "numbers": {name: _plain(number) for name, number in finding.numbers.items()}}
+                for finding in self.findings
+            ],
             "notes": list(self.notes),
             "seconds": round(self.seconds, 1),
             "versions": {name: version(name) for name in ("widemargin", "torch", "numpy")},
@@ -221,7 +226,7 @@ def audit(
     folder: Path,
     budget: float | None = None,
     tick: Tick = lambda done, of: None,
-    processes: Processes = ALONE,
+    processes: Shares = ALONE,
 ) -> Audit | None:
     """Ask everything of every point; what is saved in the folder already is not asked again.
 
@@ -312,7 +317,7 @@ def _certifiable(subject: Subject, question: Question) -> tuple[str, ...]:
 
 
 def _asked(subject: Subject, question: Question, rows: Tensor, certify: bool) -> dict[str, Array]:
-    examples, network, largest = subject.examples.take(rows), subject.network, question.balls[-1]
+    examples, network, largest = Chosen(subject.examples, rows), subject.network, question.balls[-1]
     inputs, labels = examples.batch(torch.arange(len(examples)))
     with torch.no_grad(), in_eval_mode(network):
         answers = network(inputs).argmax(-1)
@@ -356,7 +361,7 @@ def _findings(subject: Subject, question: Question, place: Path) -> tuple[Findin
     path = place / "findings.json"
     if not path.exists():
         rows = torch.cat(question.chunks(len(subject.examples)))[:DIAGNOSED]
-        some = subject.examples.take(rows)
+        some = Chosen(subject.examples, rows)
         # Ball by ball, as if none knew of the others: only so can accuracy be seen to rise.
         curve = [
             (ball.radius, robust_accuracy(subject.network, some, pgd_attack(ball, ball.radius / 4, 10)), len(some))

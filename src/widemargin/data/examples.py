@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -16,3 +17,26 @@ class Examples(Protocol):
     def labels(self) -> Labels: ...
     def __len__(self) -> int: ...
     def batch(self, rows: Tensor) -> tuple[Points, Labels]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Some rows of a set, in this order, which keep the numbers that they have there."""
+
+    of: Examples
+    rows: Tensor
+
+    @property
+    def labels(self) -> Labels:
+        return self.of.labels[self.rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, rows: Tensor) -> tuple[Points, Labels]:
+        return self.of.batch(self.rows[rows])
+
+
+def row_numbers(examples: Examples, rows: Tensor) -> Tensor:
+    """In the whole set.  What is drawn for an example follows from that, so that it is the same in every selection."""
+    return examples.rows[rows] if isinstance(examples, Chosen) else rows

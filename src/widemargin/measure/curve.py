@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from widemargin.data.examples import Examples
+from widemargin.data.examples import Examples, row_numbers
 from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, slices
 from widemargin.measure.attacks.attack import Attack, Classifier, Noise
 from widemargin.measure.attacks.nearer import nearer
@@ -232,7 +232,7 @@ def _distances_within(
     places, standing = inputs.clone(), torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
     made, by = torch.zeros(len(inputs), dtype=torch.int64), torch.full((len(inputs),), NOBODY)
     # As in an evaluation of this ball alone, so that the numbers are the same.
-    noise = Noise(seed, numbers.to(inputs.device))
+    noise = Noise(seed, row_numbers(examples, numbers).to(inputs.device))
     for number, attack in enumerate(attacks):
         left = standing.nonzero()[:, 0]
         if len(left) == 0:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
-from widemargin.data.examples import Examples
+from widemargin.data.examples import Examples, row_numbers
 from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, share, slices
 from widemargin.measure.attacks.attack import Attack, Classifier, Noise
 from widemargin.measure.attacks.losses import CrossEntropy, Loss, Margin, likeliest_others, towards
@@ -465,7 +465,7 @@ def broken_by(network: Network, examples: Examples, attack: Attack, seed: int = 
 def _places(network: Network, examples: Examples, attack: Attack, seed: int = 0) -> Iterator[Points]:
     with _observed(network):
         made = [
-            attack(network, inputs, labels, Noise(seed, rows.to(inputs.device))).detach()
+            attack(network, inputs, labels, Noise(seed, row_numbers(examples, rows).to(inputs.device))).detach()
             for rows, inputs, labels in slices(examples, ROWS_AT_ONCE)
         ]
     return iter(made)
@@ -483,7 +483,7 @@ def _broken_at(network: Network, examples: Examples, places: Iterator[Points]) -
 
 def _random_places(examples: Examples, ball: Ball, seed: int, draw: int) -> Iterator[Points]:
     for rows, inputs, _ in slices(examples, ROWS_AT_ONCE):
-        rng = Rng.seeded(*rows.tolist(), purpose=f"noise {seed} {draw}", device=inputs.device)
+        rng = Rng.seeded(*row_numbers(examples, rows).tolist(), purpose=f"noise {seed} {draw}", device=inputs.device)
         # Uniform and at corners in turn.
         corner = ball.radius * ball.steepest(rng.normal(inputs))
         delta = ball.project(corner, inputs) if draw % 2 else ball.sample(inputs, rng)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widemargin.data.examples import Examples
+from widemargin.data.examples import Examples, row_numbers
 from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, slices
 from widemargin.measure.attacks.attack import Classifier, Noise, ShortestAttack
 from widemargin.measure.attacks.ddn import DDN
@@ -117,7 +117,7 @@ def distances(
     """The least over all attacks, each brought to the boundary and along it to where that is nearest.
 
     Every place was seen to be wrong in a forward pass.  What is drawn for an example follows from the seed and its
-    number, so the answer does not depend on how many `rows` are computed at once.  The network stays as it is.
+    row number, so the answer does not depend on how many `rows` are computed at once.  The network stays as it is.
     """
     check_alone(network)
     with under_attack(network):
@@ -127,7 +127,7 @@ def distances(
         found = []
         for numbers, inputs, labels in slices(examples, rows):
             box.check(inputs)
-            found.append(_nearest(network, inputs, labels, numbers, norm, box, made, seed))
+            found.append(_nearest(network, inputs, labels, row_numbers(examples, numbers), norm, box, made, seed))
             if tick is not None:
                 tick(int(numbers[-1]) + 1)
     distance, places, by = (torch.cat(parts) for parts in zip(*found, strict=True))

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from widemargin.data.examples import Examples
+from widemargin.data.examples import Examples, row_numbers
 from widemargin.measure.accuracy import ROWS_AT_ONCE, Right, named_right, share, slices
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import Ball
@@ -72,9 +72,8 @@ def robust(
                 if len(left) == 0:
                     break
                 # One generator for each example, as if it were alone.
-                drawn = Rng.seeded(
-                    *numbers[left.cpu()].tolist(), purpose=f"attack {seed} {restart}", device=inputs.device
-                )
+                own = row_numbers(examples, numbers[left.cpu()]).tolist()
+                drawn = Rng.seeded(*own, purpose=f"attack {seed} {restart}", device=inputs.device)
                 delta = attack(whole, inputs[left], labels[left], drawn).delta
                 with torch.no_grad():
                     standing[left] = named_right(whole(inputs[left] + delta), labels[left])

@@ -20,6 +20,7 @@ _LLOYD_ITERATIONS = 20
 
 Features = Float[Tensor, "B F"]
 Centers = Float[Tensor, "Z F"]
+Marginal = Float[Tensor, "C B"]
 
 
 @final
@@ -53,13 +54,11 @@ class DeepKernel(Drawn):
         return self.encoder(inputs)  # type: ignore[no-any-return]
 
     def logits(self, encoded: Encoded) -> MemberLogits:
-        _forget(self.process)
-        posterior = self.process(self.features(encoded))
-        mean, deviation = posterior.mean, posterior.variance.clamp_min(0).add(1e-12).sqrt()
-        members: Tensor = mean + deviation * self._noise(mean)
+        mean, variance = marginals(self.process, self.features(encoded))
+        members: Tensor = mean + variance.clamp_min(0).add(1e-12).sqrt() * self._noise(mean)
         return members.mT
 
-    def _noise(self, mean: Float[Tensor, "C B"]) -> Tensor:
+    def _noise(self, mean: Marginal) -> Tensor:
         if self.training:
             return torch.randn(self.draws, *mean.shape, dtype=mean.dtype, device=mean.device)
         # In single precision and on the processor: the same members in every dtype and on every device.
@@ -103,10 +102,40 @@ def gaussian_process(centers: Centers, classes: int, length: float, seed: int = 
     return process
 
 
+def marginals(process: Any, features: Features) -> tuple[Marginal, Marginal]:
+    """Mean and variance of every process at every point: what gpytorch answers, in a third of its time.
+
+    With Z the inducing points, K_ZZ = L L' and A = L^-1 K_Zx, the whitened posterior N(m, S S') of their values gives
+    the mean c + A' m and the variance k(x, x) - |A|^2 + |S' A|^2 (Hensman et al. 2015).
+    """
+    strategy, kernel = process.variational_strategy, process.kernel
+    scale, length = kernel.outputscale[:, None, None], kernel.base_kernel.lengthscale
+    places, points = strategy.inducing_points / length, features / length
+    near = scale * _rbf(places, places) + strategy.jitter_val * torch.eye(places.shape[1]).to(features)
+    # In double precision, as gpytorch does: many inducing points are nearly the same.
+    factor = torch.linalg.cholesky(near.double())
+    whitened = torch.linalg.solve_triangular(factor, (scale * _rbf(places, points)).double(), upper=False).to(features)
+    values = strategy._variational_distribution
+    spread = values.chol_variational_covar.tril().mT @ whitened
+    mean = process.mean.constant[:, None] + (values.variational_mean[:, None] @ whitened)[:, 0]
+    prior = kernel.outputscale[:, None] + strategy.jitter_val
+    return mean, prior - whitened.square().sum(1) + spread.square().sum(1)
+
+
+def _rbf(ones: Tensor, others: Tensor) -> Tensor:
+    return torch.cdist(ones, others, compute_mode="donot_use_mm_for_euclid_dist").square().mul(-0.5).exp()
+
+
 def first_places(features: Features, count: int, rng: Rng) -> tuple[Centers, float]:
-    """Inducing points by k-means, and the mean distance between features: where a deep kernel begins."""
+    """Inducing points by k-means, and a length scale: where a deep kernel begins.
+
+    The length is the mean distance between features, as in DUE, but at least half their mean norm.  An untrained LeNet
+    tells digits apart by a tenth of that norm, and its first updates move all features by more than they differ: with
+    the distance alone the kernel is zero between every digit and every inducing point from then on, and so are all
+    gradients.
+    """
     centers = k_means(features, count, rng)
-    length = float(torch.pdist(features[:1000]).mean())
+    length = max(float(torch.pdist(features[:1000]).mean()), float(features.norm(dim=1).mean()) / 2)
     return centers, length if length > 0 else 1.0
 
 
