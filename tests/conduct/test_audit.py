@@ -121,6 +121,8 @@ def test_a_budget_ends_it_and_says_so(tmp_path: Path) -> None:
     found = asked(tmp_path, budget=0.0)
     assert (found.n, found.asked) == (6, 24)
     assert "the 6 of 24 points for which there was time" in page(found).summary
+    assert "No transfer from a stand-in: the time was up." in page(found).settings
+    assert module.TRANSFER not in found.attacks
 
 
 class _Share:
@@ -190,6 +192,34 @@ def test_a_row_gets_the_same_record_in_every_selection(tmp_path: Path) -> None:
     other = module._asked(turned, Question(balls, seed=3), rows, certify=False)
     assert np.array_equal(other["label"], fewer.points["label"])
     assert not np.array_equal(other["margin"], fewer.points["margin"])
+
+
+def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path) -> None:
+    """Rounded so finely that the margins are those of a linear network, and no gradient is left."""
+
+    class Masked(nn.Module):
+        def forward(self, points: torch.Tensor) -> torch.Tensor:
+            lead = (20 * points.sum(1, keepdim=True)).round() / 20
+            return torch.cat([lead, -lead], 1)
+
+    points = subject().examples.points
+    examples = Labelled(points, (points.sum(1) < 0).long(), ("a", "b"), Origin("memory", "digest"))
+    whom = Subject(Single(at_input(Masked())), "masked", "masked", examples, "points")
+    found = audit(whom, QUESTION, tmp_path)
+    assert found is not None
+    counts = found.broken_by[module.TRANSFER]
+    assert sum(counts) > 1, "those that Square's few queries have left"
+    (finding,) = (one for one in found.findings if one.name == "transfer")
+    assert finding.verdict == "wrong"
+    assert finding.numbers["gain"] == pytest.approx(sum(counts) / found.n)
+    broken = found.points["by"] == found.attacks.index(module.TRANSFER)
+    radii = np.array([ball.radius for ball in QUESTION.balls])
+    assert np.all(found.points["margin"][broken] <= radii[found.points["breaks"][broken]] * (1 + 1e-4))
+    least = (points[found.points["row"]].sum(1).abs() - 0.026) / math.sqrt(5)
+    assert np.all(found.points["margin"] >= least.numpy()), "no margin is shorter than is possible"
+    again = audit(whom, QUESTION, tmp_path)
+    assert again is not None
+    assert again.summary() == found.summary(), "made once"
 
 
 def test_another_question_or_other_weights_begin_anew(tmp_path: Path) -> None:

@@ -23,11 +23,12 @@ from widemargin.data.labelled import Labelled
 from widemargin.measure.attacks.standard import standard
 from widemargin.measure.certified import certified, certified_radius
 from widemargin.measure.curve import robustness
-from widemargin.measure.diagnostics import Finding, all_findings, black_box, randomness
+from widemargin.measure.diagnostics import Finding, all_findings, black_box, randomness, stood_in
 from widemargin.measure.distance import NOBODY, distances, shortest_attacks
 from widemargin.measure.draws import Draws, Finder, Judged, judged
 from widemargin.measure.interval import Counted, wilson
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.measure.stand_in import SECONDS, fooled, stand_in
 from widemargin.perturb.balls import L1, L2, Ball, Linf
 from widemargin.run import key_of
 from widemargin.train.checkpoint import write_whole
@@ -39,8 +40,12 @@ FORMAT = 3
 """Of what is saved; a newer one begins anew."""
 SHORTEST = "minimum-norm"
 """The name of DDN, FMN and FAB without a radius, among the attacks: what they find counts in every ball."""
+TRANSFER = "transfer from a stand-in"
+"""The name of what a small network gives away that was fitted to the answers; tried on whoever stands at the end."""
 LONGEST_PROOF = 3.0
 """In seconds."""
+FITTED = 500
+"""Points whose answers a stand-in is fitted to."""
 DIAGNOSED = 200
 """Points for the diagnoses, which need no more."""
 
@@ -63,8 +68,10 @@ class Question:
 
     def chunks(self, rows: int) -> list[Tensor]:
         """Row numbers, in an order that the seed decides: wherever an audit ends, it has seen a fair sample."""
-        order = torch.randperm(rows, generator=torch.Generator().manual_seed(self.seed))
-        return list(order[: self.points].split(self.chunk))
+        return list(self.order(rows)[: self.points].split(self.chunk))
+
+    def order(self, rows: int) -> Tensor:
+        return torch.randperm(rows, generator=torch.Generator().manual_seed(self.seed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,21 +273,64 @@ def audit(
     done = [load_file(_chunk_path(place, i)) for i in range(len(chunks)) if _chunk_path(place, i).exists()]
     joined = {name: np.concatenate([chunk[name] for chunk in done]) for name in done[0]}
     seconds = float(joined.pop("seconds").sum())
-    names = tuple(map(str, subject.examples.names))
+    findings = (*_findings(subject, question, place), _black_box(joined, attacks))
+    by = (*(attack.name for attack in attacks), SHORTEST)
+    moved = _stood_in(subject, question, place, joined, None if budget is None else begun + budget - time.monotonic())
+    if moved is not None:
+        findings, by = (*findings, _with_stand_in(joined, moved, question, len(by))), (*by, TRANSFER)
     return Audit(
         subject.name,
         subject.data,
-        names,
+        tuple(map(str, subject.examples.names)),
         question,
-        (*(attack.name for attack in attacks), SHORTEST),
+        by,
         joined,
-        (*_findings(subject, question, place), _black_box(joined, attacks)),
+        findings,
         total,
         subject.judged.draws,
-        (*_random(subject), *uncertified),
+        (*_random(subject), *uncertified, *(("No transfer from a stand-in: the time was up.",) * (moved is None))),
         seconds,
         _shown(subject, joined),
     )
+
+
+def _stood_in(
+    subject: Subject, question: Question, place: Path, points: dict[str, Array], left: float | None
+) -> dict[str, Array] | None:
+    """How far each point is from what a stand-in gave away, and what it was; made once, if there is time."""
+    path = place / f"stand-in of {len(points['row'])}.safetensors"
+    if not path.exists():
+        if left is not None and left <= 0:
+            return None
+        rows, judges, largest = torch.from_numpy(points["row"]), subject.judged, question.balls[-1]
+        seconds = SECONDS if left is None else min(SECONDS, left)
+        # The same points however many are asked about, so that a point's record does not depend on that.
+        some = Chosen(subject.examples, question.order(len(subject.examples))[:FITTED])
+        fitted = stand_in(judges.climbed, some, largest, question.seed, seconds)
+        standing = torch.from_numpy(points["breaks"] == len(question.balls)).nonzero()[:, 0]
+        distance = torch.full((len(rows),), torch.inf, dtype=torch.float64)
+        if len(standing):
+            left_over = Chosen(subject.examples, rows[standing])
+            distance[standing] = fooled(judges.network, left_over, largest, fitted, judges.rows_at_once)
+        found = {
+            "distance": distance.numpy(),
+            "agreement": np.array([fitted.agreement]),
+            "kind": np.frombuffer(fitted.kind.encode(), dtype=np.uint8),
+        }
+        write_whole(path, save(found))
+    return load_file(path)
+
+
+def _with_stand_in(points: dict[str, Array], moved: dict[str, Array], question: Question, number: int) -> Finding:
+    """Whoever was broken counts as broken, from the ball on that holds the place."""
+    distance, standing = moved["distance"], points["breaks"] == len(question.balls)
+    broken = standing & np.isfinite(distance)
+    radii = [ball.radius for ball in question.balls]
+    from_ball = np.minimum(np.searchsorted(radii, distance[broken] * (1 - 1e-5)), len(radii) - 1)
+    points["breaks"][broken], points["by"][broken] = from_ball, number
+    points["margin"] = np.minimum(points["margin"], distance)
+    kind = bytes(moved["kind"]).decode()
+    return stood_in(torch.from_numpy(~standing), torch.from_numpy(broken), kind, float(moved["agreement"][0]))
 
 
 def _black_box(points: dict[str, Array], attacks: Sequence[Finder]) -> Finding:
