@@ -17,6 +17,8 @@ from widemargin.data.labelled import Labelled, Origin
 from widemargin.measure import curve
 from widemargin.measure.attacks.apgd import APGD, TargetedAPGD
 from widemargin.measure.attacks.attack import Attack
+from widemargin.measure.attacks.fmn import FMN
+from widemargin.measure.attacks.losses import Margin
 from widemargin.measure.attacks.square import Square
 from widemargin.measure.diagnostics import modes
 from widemargin.perturb.balls import L2, OPEN, Ball
@@ -32,7 +34,8 @@ def few_queries() -> Iterator[None]:
     """The same attacks with fewer steps: what they find is tested elsewhere."""
 
     def quick(ball: Ball, classes: int) -> Sequence[Attack]:
-        return (APGD(ball, steps=20), TargetedAPGD(ball, targets=classes - 1, steps=10), Square(ball, queries=10))
+        second = TargetedAPGD(ball, targets=classes - 1, steps=10) if classes > 3 else APGD(ball, Margin(), steps=10)
+        return (APGD(ball, steps=20), second, Square(ball, queries=10))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "standard", quick)
@@ -118,6 +121,8 @@ def test_a_budget_ends_it_and_says_so(tmp_path: Path) -> None:
     found = asked(tmp_path, budget=0.0)
     assert (found.n, found.asked) == (6, 24)
     assert "the 6 of 24 points for which there was time" in page(found).summary
+    assert "No transfer from a stand-in: the time was up." in page(found).settings
+    assert module.TRANSFER not in found.attacks
 
 
 class _Share:
@@ -173,7 +178,7 @@ def test_a_row_gets_the_same_record_in_every_selection(tmp_path: Path) -> None:
     balls = QUESTION.balls[:2]
     fewer, more = (
         audit(stairs(), Question(balls, points, seed=3, chunk=chunk), tmp_path / str(points))
-        for points, chunk in ((13, 4), (20, 20))
+        for points, chunk in ((7, 4), (10, 10))
     )
     assert fewer is not None
     assert more is not None
@@ -187,6 +192,34 @@ def test_a_row_gets_the_same_record_in_every_selection(tmp_path: Path) -> None:
     other = module._asked(turned, Question(balls, seed=3), rows, certify=False)
     assert np.array_equal(other["label"], fewer.points["label"])
     assert not np.array_equal(other["margin"], fewer.points["margin"])
+
+
+def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path) -> None:
+    """Rounded so finely that the margins are those of a linear network, and no gradient is left."""
+
+    class Masked(nn.Module):
+        def forward(self, points: torch.Tensor) -> torch.Tensor:
+            lead = (20 * points.sum(1, keepdim=True)).round() / 20
+            return torch.cat([lead, -lead], 1)
+
+    points = subject().examples.points
+    examples = Labelled(points, (points.sum(1) < 0).long(), ("a", "b"), Origin("memory", "digest"))
+    whom = Subject(Single(at_input(Masked())), "masked", "masked", examples, "points")
+    found = audit(whom, QUESTION, tmp_path)
+    assert found is not None
+    counts = found.broken_by[module.TRANSFER]
+    assert sum(counts) > 1, "those that Square's few queries have left"
+    (finding,) = (one for one in found.findings if one.name == "transfer")
+    assert finding.verdict == "wrong"
+    assert finding.numbers["gain"] == pytest.approx(sum(counts) / found.n)
+    broken = found.points["by"] == found.attacks.index(module.TRANSFER)
+    radii = np.array([ball.radius for ball in QUESTION.balls])
+    assert np.all(found.points["margin"][broken] <= radii[found.points["breaks"][broken]] * (1 + 1e-4))
+    least = (points[found.points["row"]].sum(1).abs() - 0.026) / math.sqrt(5)
+    assert np.all(found.points["margin"] >= least.numpy()), "no margin is shorter than is possible"
+    again = audit(whom, QUESTION, tmp_path)
+    assert again is not None
+    assert again.summary() == found.summary(), "made once"
 
 
 def test_another_question_or_other_weights_begin_anew(tmp_path: Path) -> None:
@@ -248,6 +281,59 @@ def test_without_a_certificate_it_says_why(tmp_path: Path) -> None:
     assert found is not None
     assert found.certified is None
     assert "No certified bounds" in page(found).settings
+
+
+class Noisy(nn.Module):
+    """A linear classifier whose single answers are often wrong, and whose mean answer is right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.tensor([[1.0, 0, 0, 0, 0], [-1.0, 0, 0, 0, 0]]))
+
+    def forward(self, points: torch.Tensor) -> torch.Tensor:
+        return points @ self.weight.T + torch.randn(points.shape[0], 2)
+
+
+def test_a_network_that_draws_is_judged_by_the_mean_over_many_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "shortest_attacks", lambda norm, box, classes: (FMN(norm, box, steps=30),))
+    network, points = Single(at_input(Noisy())).eval(), subject().examples.points
+    labels = (points[:, 0] < 0).long()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        flips = sum(int((network(points).argmax(1) != labels).sum()) for _ in range(5)) / 300
+    assert flips > 0.1, "the plant: single draws are wrong"
+    examples = Labelled(points, labels, ("a", "b"), Origin("memory", "digest"))
+    random = Subject(network, "noisy", "noisy", examples, "points")
+    found = audit(random, Question(QUESTION.balls[:2], points=6, seed=1, chunk=6), tmp_path)
+    assert found is not None
+    with torch.no_grad():
+        line = torch.cat([torch.linspace(-1, 1, 2_001)[:, None], torch.zeros(2_001, 4)], 1)
+        boundary = float(line[random.judged.network(line).argmax(1) == 0, 0].min())
+    assert abs(boundary) < 0.2, "of 64 draws, which have a mean of their own"
+    along = points[torch.from_numpy(found.points["row"]), 0]
+    known = ((along - boundary) * torch.where(along > 0, 1.0, -1.0)).clamp_min(0)
+    assert np.allclose(found.points["margin"], known, atol=2e-3)
+    assert found.clean.count == int((known > 0).sum())
+    assert [one.count for one in found.robust] == [int((known > ball.radius).sum()) for ball in found.question.balls]
+    assert found.summary()["draws"] == {"attack": 8, "verification": 64}
+    assert "apgd-ce on 64 draws" in found.attacks
+    settings = page(found).settings
+    assert "climb the mean over 8 draws" in settings
+    assert "by the mean prediction over 64 other draws" in settings
+
+
+def test_chance_that_cannot_be_fixed_is_said(tmp_path: Path) -> None:
+    class Odd(nn.Module):
+        def forward(self, points: torch.Tensor) -> torch.Tensor:
+            return points[:, :4] + torch.empty_like(points[:, :4]).normal_()
+
+    random = Subject(Single(at_input(Odd())), "odd", "odd", subject().examples, "points")
+    found = audit(random, Question(QUESTION.balls[:1], points=4, chunk=4), tmp_path)
+    assert found is not None
+    assert found.draws is None
+    assert "every figure is of single ones" in page(found).settings
 
 
 def test_proofs_that_take_too_long_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

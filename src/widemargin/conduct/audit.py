@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -18,16 +18,17 @@ from safetensors.numpy import load_file, save
 from torch import Tensor
 
 from widemargin.conduct.shares import Shares
-from widemargin.data.examples import Chosen
+from widemargin.data.examples import Chosen, Examples
 from widemargin.data.labelled import Labelled
-from widemargin.measure.attacks.attack import Attack
 from widemargin.measure.attacks.standard import standard
 from widemargin.measure.certified import certified, certified_radius
 from widemargin.measure.curve import robustness
-from widemargin.measure.diagnostics import Finding, all_findings, black_box
-from widemargin.measure.distance import NOBODY, distances
+from widemargin.measure.diagnostics import Finding, all_findings, black_box, randomness, stood_in
+from widemargin.measure.distance import NOBODY, distances, shortest_attacks
+from widemargin.measure.draws import Draws, Finder, Judged, judged
 from widemargin.measure.interval import Counted, wilson
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.measure.stand_in import SECONDS, fooled, stand_in
 from widemargin.perturb.balls import L1, L2, Ball, Linf
 from widemargin.run import key_of
 from widemargin.train.checkpoint import write_whole
@@ -39,8 +40,12 @@ FORMAT = 3
 """Of what is saved; a newer one begins anew."""
 SHORTEST = "minimum-norm"
 """The name of DDN, FMN and FAB without a radius, among the attacks: what they find counts in every ball."""
+TRANSFER = "transfer from a stand-in"
+"""The name of what a small network gives away that was fitted to the answers; tried on whoever stands at the end."""
 LONGEST_PROOF = 3.0
 """In seconds."""
+FITTED = 500
+"""Points whose answers a stand-in is fitted to."""
 DIAGNOSED = 200
 """Points for the diagnoses, which need no more."""
 
@@ -63,8 +68,10 @@ class Question:
 
     def chunks(self, rows: int) -> list[Tensor]:
         """Row numbers, in an order that the seed decides: wherever an audit ends, it has seen a fair sample."""
-        order = torch.randperm(rows, generator=torch.Generator().manual_seed(self.seed))
-        return list(order[: self.points].split(self.chunk))
+        return list(self.order(rows)[: self.points].split(self.chunk))
+
+    def order(self, rows: int) -> Tensor:
+        return torch.randperm(rows, generator=torch.Generator().manual_seed(self.seed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +83,11 @@ class Subject:
     digest: str
     examples: Labelled
     data: str
+
+    @cached_property
+    def judged(self) -> Judged:
+        """Who decides whether a point is right, and what attacks climb."""
+        return judged(self.network, self.examples)
 
     def key(self, question: Question) -> str:
         return key_of(FORMAT, self.digest, self.examples.origin.digest, len(self.examples), question)
@@ -108,6 +120,8 @@ class Audit:
     findings: tuple[Finding, ...]
     asked: int
     """How many points there should be; fewer if the time was up."""
+    draws: Draws | None
+    """None where nothing is drawn."""
     notes: tuple[str, ...]
     seconds: float
     shown: Shown | None = None
@@ -177,6 +191,7 @@ class Audit:
             "n": self.n,
             "asked": self.asked,
             "seed": self.question.seed,
+            "draws": None if self.draws is None else asdict(self.draws),
             "clean": self.clean.share,
             "clean_low": self.clean.low,
             "clean_high": self.clean.high,
@@ -238,8 +253,8 @@ def audit(
     place.mkdir(parents=True, exist_ok=True)
     chunks = question.chunks(len(subject.examples))
     total = sum(map(len, chunks))
-    attacks = standard(question.balls[0], _classes(subject))
-    notes = _certifiable(subject, question)
+    attacks = subject.judged.within(standard(question.balls[0], _classes(subject)))
+    uncertified = _certifiable(subject, question)
     if processes.rank == 0:
         # What makes numbers worthless comes first.
         _findings(subject, question, place)
@@ -248,7 +263,7 @@ def audit(
             if budget is not None and number >= processes.count and time.monotonic() - begun > budget:
                 break
             started = time.monotonic()
-            found = _asked(subject, question, chunks[number], certify=not notes)
+            found = _asked(subject, question, chunks[number], certify=not uncertified)
             found["seconds"] = np.array([time.monotonic() - started])
             write_whole(_chunk_path(place, number), save({k: np.ascontiguousarray(v) for k, v in found.items()}))
         tick(sum(len(chunk) for i, chunk in enumerate(chunks) if _chunk_path(place, i).exists()), total)
@@ -258,23 +273,67 @@ def audit(
     done = [load_file(_chunk_path(place, i)) for i in range(len(chunks)) if _chunk_path(place, i).exists()]
     joined = {name: np.concatenate([chunk[name] for chunk in done]) for name in done[0]}
     seconds = float(joined.pop("seconds").sum())
-    names = tuple(map(str, subject.examples.names))
+    findings = (*_findings(subject, question, place), _black_box(joined, attacks))
+    by = (*(attack.name for attack in attacks), SHORTEST)
+    moved = _stood_in(subject, question, place, joined, None if budget is None else begun + budget - time.monotonic())
+    if moved is not None:
+        findings, by = (*findings, _with_stand_in(joined, moved, question, len(by))), (*by, TRANSFER)
     return Audit(
         subject.name,
         subject.data,
-        names,
+        tuple(map(str, subject.examples.names)),
         question,
-        (*(attack.name for attack in attacks), SHORTEST),
+        by,
         joined,
-        (*_findings(subject, question, place), _black_box(joined, attacks)),
+        findings,
         total,
-        notes,
+        subject.judged.draws,
+        (*_random(subject), *uncertified, *(("No transfer from a stand-in: the time was up.",) * (moved is None))),
         seconds,
         _shown(subject, joined),
     )
 
 
-def _black_box(points: dict[str, Array], attacks: Sequence[Attack]) -> Finding:
+def _stood_in(
+    subject: Subject, question: Question, place: Path, points: dict[str, Array], left: float | None
+) -> dict[str, Array] | None:
+    """How far each point is from what a stand-in gave away, and what it was; made once, if there is time."""
+    path = place / f"stand-in of {len(points['row'])}.safetensors"
+    if not path.exists():
+        if left is not None and left <= 0:
+            return None
+        rows, judges, largest = torch.from_numpy(points["row"]), subject.judged, question.balls[-1]
+        seconds = SECONDS if left is None else min(SECONDS, left)
+        # The same points however many are asked about, so that a point's record does not depend on that.
+        some = Chosen(subject.examples, question.order(len(subject.examples))[:FITTED])
+        fitted = stand_in(judges.climbed, some, largest, question.seed, seconds)
+        standing = torch.from_numpy(points["breaks"] == len(question.balls)).nonzero()[:, 0]
+        distance = torch.full((len(rows),), torch.inf, dtype=torch.float64)
+        if len(standing):
+            left_over = Chosen(subject.examples, rows[standing])
+            distance[standing] = fooled(judges.network, left_over, largest, fitted, judges.rows_at_once)
+        found = {
+            "distance": distance.numpy(),
+            "agreement": np.array([fitted.agreement]),
+            "kind": np.frombuffer(fitted.kind.encode(), dtype=np.uint8),
+        }
+        write_whole(path, save(found))
+    return load_file(path)
+
+
+def _with_stand_in(points: dict[str, Array], moved: dict[str, Array], question: Question, number: int) -> Finding:
+    """Whoever was broken counts as broken, from the ball on that holds the place."""
+    distance, standing = moved["distance"], points["breaks"] == len(question.balls)
+    broken = standing & np.isfinite(distance)
+    radii = [ball.radius for ball in question.balls]
+    from_ball = np.minimum(np.searchsorted(radii, distance[broken] * (1 - 1e-5)), len(radii) - 1)
+    points["breaks"][broken], points["by"][broken] = from_ball, number
+    points["margin"] = np.minimum(points["margin"], distance)
+    kind = bytes(moved["kind"]).decode()
+    return stood_in(torch.from_numpy(~standing), torch.from_numpy(broken), kind, float(moved["agreement"][0]))
+
+
+def _black_box(points: dict[str, Array], attacks: Sequence[Finder]) -> Finding:
     """Square comes last, so whatever it breaks, the gradients had missed."""
     broken = {attack.name: torch.from_numpy(points["by"] == i) for i, attack in enumerate(attacks)}
     black = {name: mask for name, mask in broken.items() if name.startswith("square")}
@@ -288,8 +347,9 @@ def _shown(subject: Subject, points: dict[str, Array], most: int = 8) -> Shown |
     near = np.argsort(np.where((way > 0) & np.isfinite(way), way, np.inf))[:most]
     near = near[np.isfinite(way[near]) & (way[near] > 0)]
     before, _ = subject.examples.batch(torch.from_numpy(points["row"][near]))
-    with torch.no_grad(), in_eval_mode(subject.network):
-        answers = subject.network(torch.from_numpy(place[near]).to(before.device)).argmax(-1) if len(near) else before
+    network = subject.judged.network
+    with torch.no_grad(), in_eval_mode(network):
+        answers = network(torch.from_numpy(place[near]).to(before.device)).argmax(-1) if len(near) else before
     return Shown(before.cpu().numpy(), place[near], points["label"][near], answers.cpu().numpy(), way[near])
 
 
@@ -299,15 +359,22 @@ def _chunk_path(place: Path, number: int) -> Path:
 
 def _classes(subject: Subject) -> int:
     inputs, _ = subject.examples.batch(torch.arange(1))
-    with torch.no_grad(), in_eval_mode(subject.network):
-        return int(subject.network(inputs).shape[-1])
+    network = subject.judged.network
+    with torch.no_grad(), in_eval_mode(network):
+        return int(network(inputs).shape[-1])
+
+
+def _random(subject: Subject) -> tuple[str, ...]:
+    """What is doubtful of all figures, if answers are random."""
+    problem = subject.judged.problem
+    return (f"Answers are random, and every figure is of single ones, since {problem}.",) if problem else ()
 
 
 def _certifiable(subject: Subject, question: Question) -> tuple[str, ...]:
     """Why there is no certificate, if there is none."""
     begun = time.monotonic()
     try:
-        certified(subject.network, subject.examples.take(torch.arange(1)), question.balls[0])
+        certified(subject.judged.network, subject.examples.take(torch.arange(1)), question.balls[0])
     except ValueError as problem:
         return (f"No certified bounds: {problem}.",)
     # Of large networks, whose bounds are loose, proofs would take longer than all attacks.
@@ -317,7 +384,8 @@ def _certifiable(subject: Subject, question: Question) -> tuple[str, ...]:
 
 
 def _asked(subject: Subject, question: Question, rows: Tensor, certify: bool) -> dict[str, Array]:
-    examples, network, largest = Chosen(subject.examples, rows), subject.network, question.balls[-1]
+    examples, judges, largest = Chosen(subject.examples, rows), subject.judged, question.balls[-1]
+    network = judges.network
     inputs, labels = examples.batch(torch.arange(len(examples)))
     with torch.no_grad(), in_eval_mode(network):
         answers = network(inputs).argmax(-1)
@@ -327,21 +395,23 @@ def _asked(subject: Subject, question: Question, rows: Tensor, certify: bool) ->
     classes = _classes(subject)
     norm = type(largest)
     assert norm in (Linf, L2, L1)
-    found = distances(network, examples, norm, largest.box, seed=question.seed)
+    shortest = judges.shortest(shortest_attacks(norm, largest.box, classes), largest.box)
+    found = distances(network, examples, norm, largest.box, shortest, question.seed, judges.rows_at_once)
     way = found.distance.cpu().double()
     curve = robustness(
         network,
         examples,
         question.balls,
-        lambda ball: standard(ball, classes),
+        lambda ball: judges.within(standard(ball, classes)),
         known_below=proven if certify else None,
         known_above=torch.where(way > 0, way, torch.inf),
         seed=question.seed,
+        rows=judges.rows_at_once,
     )
     # Whom no attack within a ball had to break was broken by those without a radius, which come last in the list.
     by = curve.points.by
-    shortest = (by == NOBODY) & (curve.points.breaks < len(question.balls)) & (way > 0)
-    by = torch.where(shortest, len(standard(largest, classes)), by)
+    without = (by == NOBODY) & (curve.points.breaks < len(question.balls)) & (way > 0)
+    by = torch.where(without, len(judges.within(standard(largest, classes))), by)
     margin = way.minimum(curve.points.distance.cpu())
     return {
         "row": rows.numpy(),
@@ -362,11 +432,24 @@ def _findings(subject: Subject, question: Question, place: Path) -> tuple[Findin
     if not path.exists():
         rows = torch.cat(question.chunks(len(subject.examples)))[:DIAGNOSED]
         some = Chosen(subject.examples, rows)
+        network = subject.judged.climbed
         # Ball by ball, as if none knew of the others: only so can accuracy be seen to rise.
         curve = [
-            (ball.radius, robust_accuracy(subject.network, some, pgd_attack(ball, ball.radius / 4, 10)), len(some))
+            (ball.radius, robust_accuracy(network, some, pgd_attack(ball, ball.radius / 4, 10)), len(some))
             for ball in question.balls
         ]
-        found = all_findings(subject.network, some, question.balls[-1], curve, seed=question.seed)
+        found = all_findings(network, some, question.balls[-1], curve, seed=question.seed)
+        if network is not subject.network:
+            found = tuple(_as_judged(subject, some) if one.name == "randomness" else one for one in found)
         write_whole(path, json.dumps([asdict(finding) for finding in found], indent=1).encode())
     return tuple(Finding(**fields) for fields in json.loads(path.read_text()))
+
+
+def _as_judged(subject: Subject, some: Examples) -> Finding:
+    """Whether the network draws when it is asked, and what was done about it."""
+    found, draws = randomness(subject.network, some), subject.judged.draws
+    assert draws is not None
+    if found.verdict == "fine":
+        return found
+    evidence = f"{found.evidence}; all figures here are of the mean over {draws.verification} fixed draws"
+    return replace(found, verdict="suspicious", evidence=evidence, advice="use it by such a mean, too")

@@ -374,6 +374,16 @@ def transfer(network: Network, examples: Examples, ball: Ball, surrogates: Seque
     return _gained("transfer", {"white box": white}, black, "places found on other networks")
 
 
+def stood_in(white: Broken, black: Broken, kind: str, agreement: float) -> Finding:
+    """Points that all other attacks left, and that places break which were found on a stand-in for the network."""
+    found = _gained("transfer", {"all other attacks": white}, {kind: black}, "places found on a stand-in")
+    return replace(
+        found,
+        evidence=f"{found.evidence}; it gives the network's class to {agreement:.1%} of the points",
+        numbers={**found.numbers, "agreement": agreement},
+    )
+
+
 def random_noise(network: Network, examples: Examples, ball: Ball, white: Broken, seed: int = 0) -> Finding:
     """Random points in the ball and at its corners, against a few gradient steps and against the white-box attack."""
     drawn = torch.zeros_like(white)

@@ -29,11 +29,20 @@ def page(audit: Audit) -> Report:
     settings = (
         f"Attacks: {', '.join(audit.attacks)}, in turn, each on the points that stand; margins by minimum-norm attacks "
         f"and by those; box {largest.box!r}; seed {audit.question.seed}; points drawn at random from the test part; "
-        f"95 % Wilson intervals; {audit.seconds:,.0f} s of work. {' '.join(audit.notes)}"
+        f"95 % Wilson intervals; {audit.seconds:,.0f} s of work. {' '.join((*_drawn(audit), *audit.notes))}"
     )
     pictures = [_curve(audit), _margins(audit), *_examples(audit)]
     tables = (_accuracy(audit), _by_attack(audit), _distribution(audit), _by_class(audit))
     return Report(f"Audit of {audit.name}", summary, settings, _remarks(audit.findings), tables, tuple(pictures))
+
+
+def _drawn(audit: Audit) -> tuple[str, ...]:
+    if audit.draws is None:
+        return ()
+    return (
+        f"The answers are drawn: attacks climb the mean over {audit.draws.attack} draws, and a point counts as wrong "
+        f"only by the mean prediction over {audit.draws.verification} other draws, the same for all points.",
+    )
 
 
 def _doubts(findings: Sequence[Finding]) -> str:

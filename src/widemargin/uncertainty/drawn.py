@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,3 +82,13 @@ def fresh_draws(network: nn.Module, rng: Rng) -> Iterator[None]:
     finally:
         for module in drawn:
             module._lent = None
+
+
+def redrawn(network: Network, draws: int, other: bool = False) -> Network:
+    """A copy with so many draws; on request other ones, which have nothing to do with the network's own."""
+    copied = copy.deepcopy(network)
+    for module in copied.modules():
+        if isinstance(module, Drawn):
+            module.draws = draws
+            module.seed += other
+    return copied

@@ -75,7 +75,7 @@ class MCDropout(Drawn):
         self._layers = tuple(over.picked(layers))
         self._fork = (_fork(self.head, self._layers),)
         self._masks: dict[tuple[Any, ...], tuple[Tensor, Tensor]] = {}
-        self._masks_of: int | None = None
+        self._masks_of: tuple[int, int] | None = None
 
     def encode(self, inputs: Points) -> Encoded:
         return self.encoder(inputs)  # type: ignore[no-any-return]
@@ -104,9 +104,9 @@ class MCDropout(Drawn):
 
     def masks(self, layer: _DropoutNd, call: int, seed: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """[draws 1 *features] each: what a layer multiplies by, and what it adds (alpha dropout does)."""
-        if seed != self._masks_of:
+        if (seed, self.draws) != self._masks_of:
             self._masks.clear()
-            self._masks_of = seed
+            self._masks_of = (seed, self.draws)
         key = (call, like.shape[1:], like.dtype, like.device)
         if key not in self._masks:
             self._masks[key] = _drawn_masks(layer, self.draws, Rng.seeded(seed, purpose=f"dropout {call}"), like)

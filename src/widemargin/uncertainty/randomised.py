@@ -1,0 +1,45 @@
+"""One network that draws whenever it is asked, also in eval mode: each of some fixed draws is a member."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from widemargin.rng import Rng
+from widemargin.shapes import Encoded, LogProbs, MemberLogits, Points
+from widemargin.uncertainty.drawn import SAME, Drawn
+from widemargin.uncertainty.network import Network
+
+
+@final
+class Randomised(Drawn):
+    """Whatever it draws from torch's generator is drawn from one of ours: the same for every row, in every batch.
+
+    Rows and members are computed at once by torch.vmap.  What that refuses (layers that fill tensors with noise in
+    place, or that look at values to decide what to do) raises RuntimeError.  Chance of another source stays chance.
+    """
+
+    abreast = 1
+
+    def __init__(self, network: Network, draws: int, seed: int = 0) -> None:
+        super().__init__(draws, SAME, seed)
+        self.network = network
+
+    def encode(self, inputs: Points) -> Encoded:
+        return inputs
+
+    def logits(self, encoded: Encoded) -> MemberLogits:
+        def answer(point: Tensor) -> Tensor:
+            found: Tensor = self.network(point.unsqueeze(0))
+            return found.squeeze(0)
+
+        def member(number: Tensor, points: Points) -> LogProbs:
+            return torch.vmap(answer, randomness="same")(points)
+
+        with Rng.seeded(self.member_seed(), purpose="answers").as_global():
+            return torch.vmap(member, (0, None), randomness="different")(torch.arange(self.draws), encoded)
+
+    def penalty(self) -> Tensor:
+        return self.network.penalty()

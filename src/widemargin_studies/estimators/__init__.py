@@ -1,0 +1,92 @@
+"""UDP with other estimators and measures of uncertainty, which the paper leaves open: margins, calibration, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from widemargin.plan import Updates
+from widemargin.report.document import Report
+from widemargin.report.store import Store
+from widemargin.run import Trial
+from widemargin.workers import Job, Workers
+from widemargin_studies.estimators import told
+from widemargin_studies.estimators.cells import (
+    CORRIDOR,
+    DIGITS,
+    KINDS,
+    SINGLE,
+    SLABS,
+    Data,
+    Kind,
+    Row,
+    Setting,
+    data_title,
+    fitted,
+    same_as,
+    setting_of,
+    trials,
+)
+from widemargin_studies.estimators.judged import key, work
+
+
+@dataclass(frozen=True)
+class EstimatorStudy:
+    CORE_MINUTES: float
+    settings: Mapping[Data, Setting]
+    kinds: Mapping[str, Kind]
+    TITLE: str = "UDP with other estimators and measures of uncertainty"
+
+    def rows(self, data: Data) -> list[Row]:
+        """Those that are trained on these data."""
+        cross = [(kind, measure) for kind in self.kinds for measure in self.kinds[kind].climbs]
+        return [row for row in cross if same_as(*row, data) is None]
+
+    def trials(self, data: Data, row: Row) -> list[Trial]:
+        return trials(self.kinds[row[0]], row[1], data, self.settings[data])
+
+    def run(self, store: Store, workers: Workers) -> None:
+        jobs = [
+            Job(f"{data_title(data)}, {', '.join(row)}, seed {trial.seed}", _updates(trial), work, (trial, row, store))
+            for data, row, trial in self._all()
+            if key(trial, row) not in store
+        ]
+        workers.do(jobs, "Estimators")
+
+    def missing(self, store: Store) -> int:
+        return sum(key(trial, row) not in store for _, row, trial in self._all())
+
+    def _all(self) -> list[tuple[Data, Row, Trial]]:
+        found = [
+            (data, row, trial) for data in self.settings for row in self.rows(data) for trial in self.trials(data, row)
+        ]
+        # The first seed of everything before the second of anything.
+        return sorted(found, key=lambda one: one[2].seed)
+
+    def report(self, store: Store) -> Report:
+        return told.report(self.TITLE, {data: self._found(data, store) for data in self.settings}, self.settings)
+
+    def _found(self, data: Data, store: Store) -> told.Found:
+        """One for each seed; Laplace after the networks that it was fitted to."""
+        rows = self.rows(data)
+        trained = {row: row for row in rows if row[0] == SINGLE}
+        trained |= {fitted(row): row for row in trained} | {row: row for row in rows}
+        return {
+            row: [store.load(key(trial, row)) for trial in self.trials(data, behind)] for row, behind in trained.items()
+        }
+
+
+STUDY = EstimatorStudy(
+    CORE_MINUTES=35.0,
+    settings={
+        CORRIDOR: setting_of(CORRIDOR, 1200, (810, 811)),
+        SLABS: setting_of(SLABS, 400, (810, 811)),
+        DIGITS: setting_of(DIGITS, 500, (810, 811)),
+    },
+    kinds=KINDS,
+)
+
+
+def _updates(trial: Trial) -> int:
+    assert isinstance(trial.plan.length, Updates)
+    return trial.plan.length.count
