@@ -7,6 +7,7 @@ from linear_oracle import KINDS, NORMS, Kind, known_distances
 from widemargin import L1, L2, OPEN, UNIT, Linf
 from widemargin.measure.attacks.attack import Noise
 from widemargin.measure.attacks.fmn import FMN, nearest_classes
+from widemargin.measure.attacks.losses import margin
 from widemargin.measure.attacks.nearer import Norm, nearer
 
 THEIRS = {Linf: "LInfFMNAttack", L2: "L2FMNAttack", L1: "L1FMNAttack"}
