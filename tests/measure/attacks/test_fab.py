@@ -1,6 +1,7 @@
 import pytest
 import torch
 from known_distances import distance_in_box, distances, linear, points
+from torch import Tensor
 
 from widemargin import L1, L2, OPEN, Box, Linf
 from widemargin.measure.attacks.attack import Noise
@@ -75,3 +76,17 @@ def test_restarts_never_find_farther() -> None:
     both = (one > 0) & (three > 0)
     assert float((three / one)[both].max()) < 1.01
     assert float((three / one)[both].min()) < 0.99
+
+
+@pytest.mark.parametrize("norm", [Linf, L2, L1])
+def test_where_the_box_ends_before_the_boundary_it_still_asks_for_numbers(norm: type[Ball]) -> None:
+    # One feature has no slope, and all the room there is does not reach the boundary.
+    weights = torch.tensor([[1.0, 0.5, 0.0], [0.0, 0.0, 0.0]])
+
+    def classify(points: Tensor) -> Tensor:
+        assert bool(points.isfinite().all())
+        return points @ weights.T + torch.tensor([5.0, 0.0])
+
+    inputs, labels = torch.rand(4, 3), torch.zeros(4, dtype=torch.long)
+    found = FAB(norm(0.5), targets=1, steps=5)(classify, inputs, labels, Noise(0, torch.arange(4)))
+    assert torch.equal(found, inputs)
