@@ -7,7 +7,8 @@ from torch import Tensor
 from linear_oracle import KINDS, NORMS, Kind, known_distances, shortest_climb
 from widemargin import L1, L2, OPEN, UNIT, Box, Linf, Rng
 from widemargin.measure.attacks.nearer import Norm, firm, nearer, plainly_wrong
-from widemargin.measure.attacks.polished import polished, shortest
+from widemargin.measure.attacks.planes import shortest_way
+from widemargin.measure.attacks.polished import polished
 
 CENTERS = Rng.seeded(2).uniform(torch.empty(40, 5)) - 0.5
 LABELS = torch.zeros(40, dtype=torch.int64)
@@ -140,7 +141,7 @@ def test_the_shortest_way_is_that_of_a_linear_program(norm: Norm, share: float) 
     assert shortest_climb(slope, room, needed, norm) == pytest.approx(known.fun)
     # In the unit box: upwards from 1 - room.
     center = torch.tensor(1 - room)[None]
-    way = shortest(torch.tensor(slope)[None], torch.tensor([needed]), norm(0.0, UNIT), center)
+    way = shortest_way(torch.tensor(slope)[None], torch.tensor([needed]), norm(0.0, UNIT), center)
     assert float(norm(0.0).norm(way)) == pytest.approx(known.fun)
     assert float((way[0] * torch.tensor(slope)).sum()) == pytest.approx(needed)
 
@@ -149,5 +150,5 @@ def test_the_shortest_way_is_that_of_a_linear_program(norm: Norm, share: float) 
 def test_a_way_that_the_box_does_not_allow_ends_in_its_corner(norm: Norm) -> None:
     gradient = torch.tensor([[1.0, -2.0, 0.0]])
     center = torch.tensor([[0.25, 0.75, 0.5]])
-    assert shortest(gradient, torch.tensor([99.0]), norm(0.0, UNIT), center).tolist() == [[0.75, -0.75, 0.0]]
-    assert shortest(gradient, torch.tensor([-1.0]), norm(0.0, UNIT), center).tolist() == [[0.0, 0.0, 0.0]]
+    assert shortest_way(gradient, torch.tensor([99.0]), norm(0.0, UNIT), center).tolist() == [[0.75, -0.75, 0.0]]
+    assert shortest_way(gradient, torch.tensor([-1.0]), norm(0.0, UNIT), center).tolist() == [[0.0, 0.0, 0.0]]

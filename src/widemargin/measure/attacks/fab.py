@@ -7,14 +7,13 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from widemargin.measure.attacks.apgd import check_counts
 from widemargin.measure.attacks.attack import Classifier, Noise
 from widemargin.measure.attacks.losses import likeliest_others, towards
+from widemargin.measure.attacks.planes import shortest_way
 from widemargin.measure.attacks.rows import among, per_row, slope, wrong
-from widemargin.perturb.balls import L1, Ball, Linf
-from widemargin.perturb.filling import time_to_fill
+from widemargin.perturb.balls import Ball, Linf
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 
 # Croce & Hein (2020b), section 3: the most weight of the point itself, overshoot, and the step back once across.
@@ -148,40 +147,9 @@ def _onto_boundary(ball: Ball, now: _State, lead: PerSample, gradient: Encoded) 
     """The shortest ways to where the linearised lead is 0: from where the point is now, and from the input."""
     change = torch.cat([-lead, (gradient * now.delta).flatten(1).sum(1) - lead])
     starts = torch.cat([now.inputs + now.delta, now.inputs])
-    weights = torch.cat([gradient, gradient])
-    direction = weights.sign().mul_(per_row(change.sign(), weights))
-    size, room = weights.flatten(1).abs(), ball.box.room_ahead(direction, starts)
-    fill = _filled_l1 if isinstance(ball, L1) else partial(_filled, uniform=isinstance(ball, Linf))
-    way = fill(size, room, change.abs()).view_as(weights) * direction
-    from_here, from_input = way.chunk(2)
+    uphill = torch.cat([gradient, gradient]).mul_(per_row(change.sign(), gradient))
+    from_here, from_input = shortest_way(uphill, change.abs(), ball, starts).chunk(2)
     return from_here, from_input
-
-
-def _filled(size: Tensor, room: Tensor, change: PerSample, uniform: bool) -> Tensor:
-    """min(t speed, room) with the smallest t at which the sum of size * that is `change`; all the room if none is.
-
-    The speed is 1 for l-inf and `size` for l2.
-    """
-    if not uniform:
-        # The square of a tiny slope underflows; only ratios matter.
-        steepest = size.amax(1).clamp_min(torch.finfo(size.dtype).tiny)
-        size, change = size / steepest[:, None], change / steepest
-    # Of a feature without slope and without bounds, 0 times infinity; without slope nobody goes anywhere (see `sign`).
-    most = (size * room).nan_to_num_(0.0, torch.inf)
-    if uniform:
-        return room.minimum(time_to_fill(size, most, change))
-    return (time_to_fill(size * size, most, change) * size).minimum(room)
-
-
-def _filled_l1(size: Tensor, room: Tensor, change: PerSample) -> Tensor:
-    """The features of largest slope first, each as far as the box lets it."""
-    size, order = size.sort(1, descending=True)
-    room = room.gather(1, order)
-    # Of a feature without slope and without bounds, 0 times infinity.
-    reach = (size * room).nan_to_num(0.0)
-    before = pad(reach.cumsum(1)[:, :-1], (1, 0))
-    way = ((change[:, None] - before).clamp_min(0) / size.clamp_min(torch.finfo(size.dtype).tiny)).minimum(room)
-    return torch.zeros_like(way).scatter(1, order, torch.where(size > 0, way, 0.0))
 
 
 def _bisected(classify: Classifier, inputs: Points, labels: Labels, delta: Encoded) -> Points:

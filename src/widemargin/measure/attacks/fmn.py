@@ -13,7 +13,7 @@ from widemargin.measure.attacks.attack import Classifier, Noise
 from widemargin.measure.attacks.ddn import check_steps, direction
 from widemargin.measure.attacks.losses import margin, towards
 from widemargin.measure.attacks.nearer import Nearest, Norm, fade, farthest
-from widemargin.measure.attacks.polished import shortest
+from widemargin.measure.attacks.planes import shortest_way
 from widemargin.measure.attacks.rows import per_row, slope, wrong
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Linf
 from widemargin.shapes import Labels, Points
@@ -79,7 +79,7 @@ class FMN:
         most = farthest(ball, inputs)
         _, heights, gradient = slope(classify, inputs, height)
         # Where the gradient all but vanishes the linear model has no boundary within reach.
-        delta = shortest(gradient, _BEYOND * -heights, ball, inputs).nan_to_num(0, 0, 0)
+        delta = shortest_way(gradient, _BEYOND * -heights, ball, inputs).nan_to_num(0, 0, 0)
         radius = ball.norm(delta)
         found = torch.zeros_like(radius, dtype=torch.bool)
         for step in range(self.steps):
@@ -114,7 +114,7 @@ def nearest_classes(classify: Classifier, inputs: Points, labels: Labels, ball: 
         for rival in others.unbind(1):
             needed = behind.gather(1, rival[:, None])[:, 0]
             (gradient,) = torch.autograd.grad(-needed.sum(), places, retain_graph=True)
-            way = shortest(gradient, needed.detach(), ball, inputs)
+            way = shortest_way(gradient, needed.detach(), ball, inputs)
             reached = (gradient * way).flatten(1).sum(1) >= 0.999 * needed.detach()
             distances.append(ball.norm(way).masked_fill(~reached, torch.inf))
     return others.gather(1, torch.stack(distances, 1).argsort(dim=1, stable=True))
