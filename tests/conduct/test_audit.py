@@ -14,7 +14,7 @@ from torch import nn
 from widemargin.conduct import audit as module
 from widemargin.conduct.audit import Audit, Question, Subject, audit
 from widemargin.data.labelled import Labelled, Origin
-from widemargin.measure import curve
+from widemargin.measure import curve, stand_in
 from widemargin.measure.attacks.apgd import APGD, TargetedAPGD
 from widemargin.measure.attacks.attack import Attack
 from widemargin.measure.attacks.fmn import FMN
@@ -40,6 +40,7 @@ def few_queries() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "standard", quick)
         patch.setattr(curve, "standard", quick)
+        patch.setattr(stand_in, "UPDATES", 100)
         patch.setattr(module, "all_findings", lambda *arguments, **more: (modes(*arguments[:2]),))
         yield
 
@@ -231,6 +232,7 @@ def test_another_question_or_other_weights_begin_anew(tmp_path: Path) -> None:
 def test_figures_are_plain_json_with_all_it_takes_to_trust_them(whole: Audit) -> None:
     found = whole
     figures = json.loads(json.dumps(found.summary(), allow_nan=False))
+    assert figures["version"] == module.FORMAT
     assert figures["n"] == 24
     assert [at["eps"] for at in figures["robust"]] == [0.2, 0.5, 1.0]
     assert all(at["low"] <= at["accuracy"] <= at["high"] for at in figures["robust"])
