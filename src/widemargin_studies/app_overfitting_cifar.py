@@ -91,7 +91,7 @@ def _tell(study: ImageStudy, store: Store) -> Report:
             for other in others
         ),
         (Table("Accuracy in percent", ("trained with", "clean", *(f"{radius:g}" for radius in RADII)), tuple(rows)),),
-        (Picture("overfitting", figure, "Accuracy on test images over the radius of PGD-50 with restarts."),),
+        (Picture("overfitting", figure, "Accuracy on test images over the radius of PGD from random starts."),),
     )
 
 

@@ -46,6 +46,7 @@ def _tell(study: ImageStudy, store: Store) -> Report:
     figure, axes = panels(1, 1, size=4.0)
     axes[0][0].plot(capacities, means, "o-", color=COLOURS[0], label=f"UDP-PGD, eps {EPS:g}")
     axes[0][0].axhline(base, color=COLOURS[1], linestyle="dashed", label="standard, capacity 1")
+    axes[0][0].set_xticks(capacities)
     axes[0][0].set_xlabel("capacity of the LeNet")
     axes[0][0].set_ylabel("clean accuracy, %")
     axes[0][0].legend(fontsize=8)

@@ -138,11 +138,11 @@ class Scale:
             for seed in self.seeds
         ]
 
-    def told(self, bench: Bench) -> str:
+    def told(self, bench: Bench, attacked: bool) -> str:
         """What was done instead of what was published, for the report."""
         scaled = self.bench(bench)
         attack = "AutoAttack's standard ensemble" if self.standard_attack else "PGD with 20 steps (which flatters)"
-        judged = f", robustness by {attack}" if bench.balls else ""
+        judged = f", robustness by {attack}" if attacked else ""
         assert isinstance(scaled.plan.length, Epochs)
         return (
             f"{scaled.data.name}: {scaled.data.published_rows:,} training images, {scaled.plan.length.count} epochs, "
@@ -232,8 +232,9 @@ class ImageStudy:
 
     @property
     def settings(self) -> str:
-        benches = dict.fromkeys(cell.bench for cell in self.cells)
-        return " ".join([f"Scale {self.scale.name}.", *(self.scale.told(bench) for bench in benches)])
+        attacked = isinstance(self.judge, Robustness) and bool(self.judge.balls)
+        told = dict.fromkeys(self.scale.told(cell.bench, attacked) for cell in self.cells)
+        return " ".join([f"Scale {self.scale.name}.", *told])
 
     def _key(self, trial: Trial) -> str:
         return key_of(self.judge, trial)

@@ -92,7 +92,7 @@ def test_the_quick_way_is_taken_for_the_papers_images() -> None:
     network = build()
     images = noise(2, 1, 28, 28)
     assert fits(network.encoder.conv1, network.encoder.pool1, images)
-    assert fits(network.encoder.conv2, network.encoder.pool2, noise(2, 6, 14, 14))
+    assert fits(network.encoder.conv2, network.encoder.pool2, noise(2, 6, 14, 14).requires_grad_())
     assert not fits(network.encoder.conv1, network.encoder.pool1, noise(2, 1, 27, 27))
 
 

@@ -55,8 +55,8 @@ def test_a_scale_does_less_of_everything_and_says_so() -> None:
     assert (scaled.steps, scaled.alpha) == (2, pytest.approx(0.06))
     assert scaled.bench.plan.length == Epochs(2)
     assert scaled.bench.data == ImageSet("digits", fraction=0.2, most_tests=50)
-    assert "2 epochs" in TINY.told(DIGITS)
-    assert "flatters" in TINY.told(DIGITS)
+    assert "2 epochs" in TINY.told(DIGITS, attacked=True)
+    assert "flatters" in TINY.told(DIGITS, attacked=True)
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,7 @@ class _Convolutions(nn.Sequential):
             return super().forward(images)  # type: ignore[no-untyped-call]
         for number in (1, 2):
             conv, pool = getattr(self, f"conv{number}"), getattr(self, f"pool{number}")
-            images = pooled_convolution(conv, images) if fits(conv, pool, images) else pool(conv(images))
-            images = images.relu()
+            images = pooled_convolution(conv, images) if fits(conv, pool, images) else pool(conv(images)).relu()
         return images
 
 

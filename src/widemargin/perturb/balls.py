@@ -8,8 +8,8 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
+from widemargin.perturb.filling import time_to_fill
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, PerSample
 
@@ -42,6 +42,15 @@ class Box:
     def room(self, center: Encoded) -> tuple[Tensor, Tensor]:
         """How far each feature may go down (<= 0) and up (>= 0) from here."""
         return self._like(self.low, center) - center, self._like(self.high, center) - center
+
+    def room_ahead(self, direction: Encoded, center: Encoded) -> Tensor:
+        """[B, features]: how far each feature may go the way that the direction takes it."""
+        if self.is_open:
+            return torch.full_like(direction, torch.inf).flatten(1)
+        way = direction.sign()
+        down, up = self.room(center)
+        # Of a feature that stays, 0 times what may be infinite.
+        return (way * down).maximum(way * up).nan_to_num_(0.0, torch.inf).clamp_min_(0).flatten(1)
 
     def clamp(self, delta: Encoded, center: Encoded) -> Encoded:
         return delta if self.is_open else delta.clamp(*self.room(center))
@@ -156,7 +165,7 @@ class L2:
     def project(self, delta: Encoded, center: Encoded) -> Encoded:
         if self.box.is_open:
             return delta * (self.radius / _per_row(self.norm(delta), delta).clamp_min(_tiny(delta))).clamp_max(1.0)
-        shrink = _shrink_into_l2(delta.flatten(1).abs(), _room_ahead(self.box, delta, center), self.radius)
+        shrink = _shrink_into_l2(delta.flatten(1).abs(), self.box.room_ahead(delta, center), self.radius)
         return self.box.clamp(delta * _per_row(shrink, delta), center)
 
     def sample(self, center: Encoded, rng: Rng) -> Encoded:
@@ -186,7 +195,7 @@ class L1:
 
     def project(self, delta: Encoded, center: Encoded) -> Encoded:
         size = delta.flatten(1).abs()
-        room = _room_ahead(self.box, delta, center)
+        room = self.box.room_ahead(delta, center)
         less = _soften_into_l1(size, room, self.radius)
         return ((size - less).clamp_min(0).minimum(room)).view_as(delta) * delta.sign()
 
@@ -223,30 +232,14 @@ def _tiny(like: Tensor) -> float:
     return torch.finfo(like.dtype).tiny
 
 
-def _room_ahead(box: Box, delta: Encoded, center: Encoded) -> Tensor:
-    """[B, features]: how far each feature may go in the direction that delta takes it."""
-    if box.is_open:
-        return torch.full_like(delta, torch.inf).flatten(1)
-    down, up = box.room(center)
-    return torch.where(delta > 0, up, -down).clamp_min(0).flatten(1)
-
-
 def _shrink_into_l2(size: Tensor, room: Tensor, radius: float) -> PerSample:
-    """The largest s in [0, 1] with |min(s size, room)| <= radius.
-
-    The squared length is quadratic in s between the points where a feature hits the box: sort those, find the piece.
-    """
-    hit = torch.where(size > 0, room / size.clamp_min(_tiny(size)), torch.inf)
-    hit, order = hit.sort(1)
-    size, room = size.gather(1, order), room.gather(1, order)
-    # With the first k features at the box, their squared length is at_box[k] and that of the others free[k] * s**2.
-    at_box = pad((room**2).cumsum(1), (1, 0))
-    free = pad((size**2).flip(1).cumsum(1).flip(1), (0, 1))
-    # inf * 0 where a feature never hits: a comparison with NaN is False, as it should be.
-    pieces = ((at_box[:, 1:] + hit**2 * free[:, 1:]) <= radius**2).sum(1, keepdim=True)
-    at_box, free = at_box.gather(1, pieces), free.gather(1, pieces)
-    shrink = torch.where(free > 0, ((radius**2 - at_box).clamp_min(0) / free.clamp_min(_tiny(size))).sqrt(), 1.0)
-    return shrink.clamp_max(1.0).squeeze(1)
+    """The largest s in [0, 1] with |min(s size, room)| <= radius: of s squared, each square grows until it has room."""
+    squares, most = size**2, room**2
+    inside = squares.minimum(most).sum(1) <= radius**2
+    if bool(inside.all()):
+        return torch.ones_like(size[:, 0])
+    grown = time_to_fill(squares, most, torch.full_like(size[:, 0], radius**2)).squeeze(1)
+    return torch.where(inside, 1.0, grown.sqrt().clamp_max(1.0))
 
 
 def _soften_into_l1(size: Tensor, room: Tensor, radius: float) -> Tensor:

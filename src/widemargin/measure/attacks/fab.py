@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor, linalg
+from torch import Tensor
 from torch.nn.functional import pad
 
 from widemargin.measure.attacks.apgd import check_counts
@@ -14,6 +14,7 @@ from widemargin.measure.attacks.attack import Classifier, Noise
 from widemargin.measure.attacks.losses import likeliest_others, towards
 from widemargin.measure.attacks.rows import among, per_row, slope, wrong
 from widemargin.perturb.balls import L1, Ball, Linf
+from widemargin.perturb.filling import time_to_fill
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 
 # Croce & Hein (2020b), section 3: the most weight of the point itself, overshoot, and the step back once across.
@@ -130,15 +131,15 @@ def _stepped(ball: Ball, classify: Classifier, now: _State, nearest: _Nearest, e
     from_here, from_input = _onto_boundary(ball, now, lead, gradient)
     here, there = (ball.norm(way).clamp_min(1e-8) for way in (from_here, from_input))
     bias = per_row((here / (here + there)).clamp_max(_MOST_BIAS), gradient)
-    delta = (now.delta + _OVERSHOOT * from_here) * (1 - bias) + _OVERSHOOT * from_input * bias
+    delta = torch.add(now.delta, from_here, alpha=_OVERSHOOT).lerp_(from_input.mul_(_OVERSHOOT), bias)
     now.delta = ball.box.clamp(delta, now.inputs)
     with torch.inference_mode():
         across = wrong(classify(now.inputs + now.delta), now.labels)
-    across = across.nonzero()[:, 0]
-    distance, row = ball.norm(now.delta[across]), now.row[across]
-    nearer = distance < nearest.distance[row]
-    nearest.delta[row[nearer]], nearest.distance[row[nearer]] = now.delta[across[nearer]], distance[nearer]
-    now.delta[across] *= _BACK
+    distance = ball.norm(now.delta).masked_fill_(~across, torch.inf)
+    nearer = (distance < nearest.distance[now.row]).nonzero()[:, 0]
+    row = now.row[nearer]
+    nearest.delta[row], nearest.distance[row] = now.delta[nearer], distance[nearer]
+    now.delta *= per_row(torch.where(across, _BACK, 1.0), delta)
     near = nearest.distance[now.row] <= enough
     return among(now, ~near) if bool(near.any()) else now
 
@@ -148,44 +149,28 @@ def _onto_boundary(ball: Ball, now: _State, lead: PerSample, gradient: Encoded) 
     change = torch.cat([-lead, (gradient * now.delta).flatten(1).sum(1) - lead])
     starts = torch.cat([now.inputs + now.delta, now.inputs])
     weights = torch.cat([gradient, gradient])
-    direction = weights * per_row(change.sign(), weights)
-    size, room = weights.flatten(1).abs(), _room_along(ball, direction, starts)
+    direction = weights.sign().mul_(per_row(change.sign(), weights))
+    size, room = weights.flatten(1).abs(), ball.box.room_ahead(direction, starts)
     fill = _filled_l1 if isinstance(ball, L1) else partial(_filled, uniform=isinstance(ball, Linf))
-    way = fill(size, room, change.abs()).view_as(weights) * direction.sign()
+    way = fill(size, room, change.abs()).view_as(weights) * direction
     from_here, from_input = way.chunk(2)
     return from_here, from_input
-
-
-def _room_along(ball: Ball, direction: Encoded, points: Points) -> Tensor:
-    """[B, features]."""
-    if ball.box.is_open:
-        return torch.full_like(direction, torch.inf).flatten(1)
-    down, up = ball.box.room(points)
-    return torch.where(direction > 0, up, -down).clamp_min(0).flatten(1)
 
 
 def _filled(size: Tensor, room: Tensor, change: PerSample, uniform: bool) -> Tensor:
     """min(t speed, room) with the smallest t at which the sum of size * that is `change`; all the room if none is.
 
-    The speed is 1 for l-inf and `size` for l2.  The sum is concave in t and has finitely many pieces, so that Newton's
-    method from the left never passes the solution and ends on its piece: a handful of rounds where sorting costs more.
+    The speed is 1 for l-inf and `size` for l2.
     """
-    tiny = torch.finfo(size.dtype).tiny
-    most = torch.where(size > 0, room, 0.0)
-    speed = torch.ones_like(size) if uniform else size
-    gain = size * speed
-    t = (change / gain.sum(1).clamp_min(tiny))[:, None]
-    for _ in range(size.shape[1]):
-        filled = (t * speed).minimum(most)
-        lacking = change - linalg.vecdot(size, filled)
-        free = linalg.vecdot(gain, (filled < most).to(gain))
-        further = torch.where(free > 0, lacking / free.clamp_min(tiny), torch.inf)[:, None]
-        # What is lost to rounding is not worth a round.
-        moving = further > 1e-6 * t
-        if not bool(moving.any()):
-            break
-        t = torch.where(moving, t + further, t)
-    return filled
+    if not uniform:
+        # The square of a tiny slope underflows; only ratios matter.
+        steepest = size.amax(1).clamp_min(torch.finfo(size.dtype).tiny)
+        size, change = size / steepest[:, None], change / steepest
+    # Of a feature without slope and without bounds, 0 times infinity; without slope nobody goes anywhere (see `sign`).
+    most = (size * room).nan_to_num_(0.0, torch.inf)
+    if uniform:
+        return room.minimum(time_to_fill(size, most, change))
+    return (time_to_fill(size * size, most, change) * size).minimum(room)
 
 
 def _filled_l1(size: Tensor, room: Tensor, change: PerSample) -> Tensor:
