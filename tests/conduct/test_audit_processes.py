@@ -66,7 +66,7 @@ def test_torchrun_audits_what_one_process_does(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NETWORK)
     started = [begun(tmp_path, "one"), begun(tmp_path, "two", LAUNCHER)]
     for process in started:
-        said, _ = process.communicate(timeout=120)
+        said, _ = process.communicate(timeout=300)
         assert process.returncode == 0, said
         assert said.count("audit.json") == 1, "only the first process tells"
     one, two = (read(tmp_path / out, "points.json") for out in ("one", "two"))
@@ -74,8 +74,8 @@ def test_torchrun_audits_what_one_process_does(tmp_path: Path) -> None:
     assert sorted(one, key=lambda point: point["row"]) == sorted(two, key=lambda point: point["row"])
     summaries = [{**read(tmp_path / out, "audit.json"), "seconds": 0} for out in ("one", "two")]
     assert summaries[0] == summaries[1]
-    chunks = [len(list((tmp_path / out).rglob("*.safetensors"))) for out in ("one", "two")]
-    assert chunks == [1, 3], "there was something to share"
+    chunks = [len(list((tmp_path / out).rglob("0*.safetensors"))) for out in ("one", "two")]
+    assert chunks == [1, 2], "there was something to share"
 
 
 class Waves(nn.Module):
