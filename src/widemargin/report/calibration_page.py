@@ -144,7 +144,8 @@ def _histograms(found: Calibrated) -> Picture:
         panel.set_title(name if name != "gap" else "gap (large: sure)", fontsize=10)
         panel.set_yscale("log")
     line[0].set_ylabel("share of the group")
-    line[0].legend(fontsize=8)
+    # Beside the panels: inside, some curve always runs under it.
+    figure.legend(*line[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
     outside = "".join(f", {name}" for name in next(iter(by.values())).outside)
     return Picture(
         "uncertainty",
