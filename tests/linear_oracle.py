@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from widemargin.data.toy import Cloud
+from widemargin.measure.attacks.attack import Classifier
 from widemargin.measure.attacks.nearer import Norm
 from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Box, Linf
 from widemargin.uncertainty.cuts import at_input
@@ -66,6 +67,29 @@ def known_distances(network: Single, cloud: Cloud, norm: Norm, box: Box) -> Arra
     """The least over all other classes, in double precision."""
     _, layer = network.head
     weight, bias = (parameter.detach().double().numpy() for parameter in (layer.weight, layer.bias))
+    return _distances(weight, bias, cloud, norm, box)
+
+
+def linear(classes: int, features: int = 12) -> tuple[Tensor, Classifier]:
+    """Weights [features, classes] without a bias, and the classifier that has them."""
+    weights = torch.randn(features, classes, generator=torch.Generator().manual_seed(0))
+    return weights, lambda points: points.flatten(1) @ weights
+
+
+def inner_points(classify: Classifier, count: int, features: int = 12) -> tuple[Tensor, Tensor]:
+    """In [0.2, 0.8], all classified right."""
+    inputs = 0.2 + 0.6 * torch.rand(count, features, generator=torch.Generator().manual_seed(1))
+    return inputs, classify(inputs).argmax(1)
+
+
+def distances_to(weights: Tensor, inputs: Tensor, labels: Tensor, norm: Norm, box: Box = OPEN) -> Tensor:
+    """Of a classifier made by `linear`."""
+    weight = weights.T.double().numpy()
+    found = _distances(weight, np.zeros(len(weight)), Cloud(inputs, labels), norm, box)
+    return torch.from_numpy(found).to(inputs.dtype)
+
+
+def _distances(weight: Array, bias: Array, cloud: Cloud, norm: Norm, box: Box) -> Array:
     points, labels = cloud.points.flatten(1).double(), cloud.labels.numpy()
     down, up = (side.expand_as(points).numpy() for side in box.room(points))
     found = np.full(len(labels), np.inf)
@@ -80,6 +104,9 @@ def known_distances(network: Single, cloud: Cloud, norm: Norm, box: Box) -> Arra
 
 def shortest_climb(slope: Array, room: Array, needed: float, norm: Norm) -> float:
     """The least norm of 0 <= way <= room with slope @ way >= needed; infinite if there is no such way."""
+    if np.isinf(room).all():
+        # By the slope's dual norm.
+        return float(needed / np.linalg.norm(slope, {L1: np.inf, L2: 2, Linf: 1}[norm]))
     if norm is L1:
         # A fractional knapsack: the steepest feature first.
         length = 0.0

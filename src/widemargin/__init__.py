@@ -10,6 +10,19 @@ from widemargin.data.own import ImageFolder, Npz, OwnData, Table
 from widemargin.data.partly import PartlyLabelled
 from widemargin.data.toy import LMS5, Cloud, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
 from widemargin.measure.accuracy import accuracy
+from widemargin.measure.calibration import (
+    UNCERTAINTIES,
+    Bins,
+    Calibration,
+    Doubt,
+    Doubts,
+    Separation,
+    calibration,
+    doubts,
+    outside_from_inside,
+    reliability,
+    wrong_from_right,
+)
 from widemargin.measure.margin import Margins, margins
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.method import Even, Method, Nearness, SelfScaledNearness
@@ -124,6 +137,7 @@ __all__ = [
     "OPEN",
     "SGD",
     "SWA",
+    "UNCERTAINTIES",
     "UNIT",
     "UNLABELLED",
     "Abreast",
@@ -134,7 +148,9 @@ __all__ = [
     "AtInput",
     "AtModule",
     "BeforeHead",
+    "Bins",
     "Box",
+    "Calibration",
     "Cloud",
     "Constant",
     "Cosine",
@@ -143,6 +159,8 @@ __all__ = [
     "DeepKernel",
     "DeepKernelGP",
     "Diverged",
+    "Doubt",
+    "Doubts",
     "DropoutDraws",
     "DropoutResNet18",
     "DropoutResNetShape",
@@ -196,6 +214,7 @@ __all__ = [
     "Run",
     "Search",
     "SelfScaledNearness",
+    "Separation",
     "Single",
     "Steepest",
     "Table",
@@ -216,11 +235,13 @@ __all__ = [
     "at_input",
     "at_module",
     "before_head",
+    "calibration",
     "carry_on",
     "clean_entropy",
     "clean_loss",
     "consistency",
     "divergence",
+    "doubts",
     "fgsm",
     "fit",
     "friendly",
@@ -229,6 +250,7 @@ __all__ = [
     "margins",
     "max_entropy",
     "objective",
+    "outside_from_inside",
     "perturbed_entropy",
     "perturbed_expected_entropy",
     "perturbed_gap",
@@ -242,6 +264,7 @@ __all__ = [
     "pgd",
     "pgd_attack",
     "r_fgsm",
+    "reliability",
     "robust_accuracy",
     "soft_cross_entropy",
     "standard",
@@ -256,4 +279,5 @@ __all__ = [
     "udp_trades",
     "udpr",
     "vat",
+    "wrong_from_right",
 ]

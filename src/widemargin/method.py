@@ -82,6 +82,11 @@ class Method:
     criterion: Objective
     weight: Weight = Even()
 
+    @property
+    def takes_unlabelled(self) -> bool:
+        """Are rows without a label of any use to it?  A perturbation of one's own must say so."""
+        return self.criterion.takes_unlabelled and bool(getattr(self.perturb, "takes_unlabelled", False))
+
     def loss(self, network: Network, inputs: Points, labels: Labels, moved: Moved) -> Tensor:
         """The number to descend.  Networks abreast each have their own mean; the sum keeps their gradients apart."""
         encoded = network.encode(inputs)

@@ -11,11 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+import torch
 import torch.distributed as dist
+from torch import Tensor, nn
 
+from widemargin import OPEN, Linf, Single, at_input
+from widemargin.conduct import audit
 from widemargin.conduct.shares import patient
-from widemargin.train.processes import Together
+from widemargin.data.labelled import Labelled, Origin
+from widemargin.measure.attacks.apgd import APGD
+from widemargin.measure.attacks.fmn import FMN
+from widemargin.measure.attacks.square import Square
+from widemargin.measure.diagnostics import modes
+from widemargin.train.processes import ALONE, Processes, Together
 
+PATIENCE = 2
+"""Of torch, in seconds."""
 # Without matrix products, whose rounding depends on how many rows are computed at once.
 NETWORK = """
 import torch
@@ -45,6 +57,7 @@ def read(folder: Path, name: str) -> Any:
     return json.loads((folder / name).read_text())
 
 
+@pytest.mark.slow
 def test_torchrun_audits_what_one_process_does(tmp_path: Path) -> None:
     points = np.random.default_rng(0).normal(size=(90, 2))
     labels = (points @ [[1.0, -1.0, 0.0], [0.5, 0.5, -1.0]]).argmax(1)
@@ -53,7 +66,7 @@ def test_torchrun_audits_what_one_process_does(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NETWORK)
     started = [begun(tmp_path, "one"), begun(tmp_path, "two", LAUNCHER)]
     for process in started:
-        said, _ = process.communicate(timeout=120)
+        said, _ = process.communicate(timeout=300)
         assert process.returncode == 0, said
         assert said.count("audit.json") == 1, "only the first process tells"
     one, two = (read(tmp_path / out, "points.json") for out in ("one", "two"))
@@ -61,23 +74,49 @@ def test_torchrun_audits_what_one_process_does(tmp_path: Path) -> None:
     assert sorted(one, key=lambda point: point["row"]) == sorted(two, key=lambda point: point["row"])
     summaries = [{**read(tmp_path / out, "audit.json"), "seconds": 0} for out in ("one", "two")]
     assert summaries[0] == summaries[1]
-    chunks = [len(list((tmp_path / out).rglob("*.safetensors"))) for out in ("one", "two")]
-    assert chunks == [1, 3], "there was something to share"
+    chunks = [len(list((tmp_path / out).rglob("0*.safetensors"))) for out in ("one", "two")]
+    assert chunks == [1, 2], "there was something to share"
 
 
-def wait_for_the_slow(meeting: str, rank: int) -> None:
-    """torch's own patience ends long before the other comes."""
-    dist.init_process_group("gloo", f"file://{meeting}", timedelta(seconds=2), rank=rank, world_size=2)
-    shares = patient(Together(rank, 2))
-    time.sleep(5 * rank)
-    shares.wait()
+class Waves(nn.Module):
+    def forward(self, points: Tensor) -> Tensor:
+        return torch.stack([points[:, 0] + (3 * points[:, 1]).sin(), -points[:, 0]], 1)
 
 
-def test_they_wait_longer_than_torch_would(tmp_path: Path) -> None:
+def audited(folder: Path, rank: int, count: int) -> None:
+    """With fewer steps, and with less patience of torch's own than the last process takes to come."""
+    torch.set_num_threads(1)
+    audit.standard = lambda ball, classes: (APGD(ball, steps=5), Square(ball, queries=10))
+    audit.shortest_attacks = lambda norm, box, classes: (FMN(norm, box, steps=10),)
+    audit.all_findings = lambda *arguments, **more: (modes(*arguments[:2]),)
+    points = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    labels = Waves()(points).argmax(1)
+    examples = Labelled(points, labels, ("a", "b"), Origin("memory", "digest"))
+    subject = audit.Subject(Single(at_input(Waves())), "waves", "waves", examples, "points")
+    question = audit.Question((Linf(0.1, OPEN), Linf(0.3, OPEN)), points=10, chunk=3)
+    processes: Processes = ALONE
+    if count > 1:
+        meeting = f"file://{folder}.meeting"
+        dist.init_process_group("gloo", meeting, timedelta(seconds=PATIENCE), rank=rank, world_size=count)
+        processes = Together(rank, count)
+    shares = patient(processes)
+    time.sleep(2 * PATIENCE * rank)
+    found = audit.audit(subject, question, folder, processes=shares)
+    assert (found is None) == (rank > 0)
+    if found is not None:
+        (folder / "points.json").write_text(json.dumps(found.per_point()))
+
+
+def test_two_processes_audit_what_one_does_however_long_one_takes(tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
-    started = [context.Process(target=wait_for_the_slow, args=(str(tmp_path / "meeting"), rank)) for rank in range(2)]
+    context.set_forkserver_preload(["widemargin.conduct.audit", "torch._dynamo"])
+    shares = [(tmp_path / str(count), rank, count) for count in (1, 2) for rank in range(count)]
+    started = [context.Process(target=audited, args=share) for share in shares]
     for process in started:
         process.start()
     for process in started:
-        process.join(60)
+        process.join(120)
         assert process.exitcode == 0
+    one, two = (read(tmp_path / str(count), "points.json") for count in (1, 2))
+    assert len(one) == 10
+    assert one == two

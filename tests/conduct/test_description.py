@@ -69,7 +69,11 @@ def test_what_is_written_is_read_back(part: Any) -> None:
 def test_every_public_part_can_be_written() -> None:
     parts = {n for n, v in vars(widemargin).items() if isinstance(v, type) and hasattr(v, "__dataclass_params__")}
     no_parts_of_a_run = {
+        "Bins",
+        "Calibration",
         "Cloud",
+        "Doubt",
+        "Doubts",
         "Margins",
         "Objective",
         "Pair",
@@ -77,6 +81,7 @@ def test_every_public_part_can_be_written() -> None:
         "Record",
         "Rng",
         "Run",
+        "Separation",
         "Training",
         "Outcome",
         "Parts",

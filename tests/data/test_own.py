@@ -148,7 +148,7 @@ def test_npz_of_numbers_and_names(tmp_path: Path) -> None:
         ({"x": np.zeros((2, 2)), "y": np.array([None, 1])}, "an .npz file of plain arrays.*allow_pickle"),
         (
             {"x": np.zeros((2, 2)), "y": np.array([np.nan, 1])},
-            "'y' of .* must have a label in every row, got none in row 1",
+            "'y' of .* must have at least 2 classes, got 1",
         ),
         ({"x": np.zeros((2, 2)), "y": np.array([1j, 1])}, "'y' of .* must hold numbers or text, got complex128"),
         ({"x": np.full((2, 2), np.nan), "y": classes(2)}, "points must be finite, got NaN or infinity in row 0"),

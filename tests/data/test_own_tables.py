@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from widemargin.data.checks import UNLABELLED
 from widemargin.data.labelled import Labelled
 from widemargin.data.own import Table
 
@@ -56,7 +57,8 @@ def test_labels_of_any_kind(tmp_path: Path, labels: list[str], names: tuple[obje
         ),
         ("a,bb,label\n1,2,0\n1,inf,1\n", "column 'bb' of .* must hold finite 32-bit numbers, got inf in row 2"),
         ("a,bb,label\n1,2,0\n1,1e300,1\n", "column 'bb' of .* must hold finite 32-bit numbers, got 1e300 in row 2"),
-        ("a,label\n1,0\n1,\n", "column 'label' of .* must have a label in every row, got none in row 2"),
+        ("a,label\n1,0\n1,\n", "column 'label' of .* must have at least 2 classes, got 0"),
+        ("a,label\n1,\n1,\n", "column 'label' of .* must have at least 2 classes, got none"),
         ("a,label\n1,0\n1,0\n", "at least 2 classes, got 0"),
     ],
 )
@@ -86,6 +88,29 @@ def test_parquet_of_categories(tmp_path: Path) -> None:
     assert read.names == ("x", "y")
 
 
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["b", None, "a", "b"], ("a", "b")),
+        ([10, None, 9, 10], (9, 10)),
+        ([True, None, False, True], (0, 1)),
+        ([2.5, None, 1.5, 2.5], (1.5, 2.5)),
+        ([2.5, float("nan"), 1.5, 2.5], (1.5, 2.5)),
+    ],
+    ids=["text", "whole", "bool", "float", "nan"],
+)
+def test_an_empty_cell_is_no_label(tmp_path: Path, labels: list[object], names: tuple[object, ...]) -> None:
+    read = _parquet(tmp_path, {"a": [1.0, 2.0, 3.0, 4.0], "label": labels})
+    assert read.partly
+    assert read.names == names
+    assert read.labels.tolist() == [1, UNLABELLED, 0, 1]
+    assert read.known.tolist() == [0, 2, 3]
+    if isinstance(labels[0], str | int):
+        cells = ["" if label is None else str(int(label) if isinstance(label, bool) else label) for label in labels]
+        other = _csv(tmp_path, "a,label\n" + "".join(f"{i + 1},{cell}\n" for i, cell in enumerate(cells)))
+        assert (other.names, other.labels.tolist(), other.partly) == (names, read.labels.tolist(), True)
+
+
 def test_parquet_and_csv_agree(tmp_path: Path) -> None:
     a, b = _parquet(tmp_path, {"a": [1.0, 2.0], "label": [10, 9]}), _csv(tmp_path, "a,label\n1,10\n2,9\n")
     assert torch.equal(a.points, b.points)
@@ -96,11 +121,9 @@ def test_parquet_and_csv_agree(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"a": [1.0, None], "label": [0, 1]}, "column 'a' of .* must have a value in every row, got none in row 2"),
-        (
-            {"a": [1.0, 2.0], "label": [None, "x"]},
-            "column 'label' of .* must have a value in every row, got none in row 1",
-        ),
+        ({"a": [1.0, None], "label": [0, 1]}, "column 'a' of .* must have a value in every row, got 'nan' in row 2"),
+        ({"a": ["1", None], "label": [0, 1]}, "column 'a' of .* must have a value in every row, got '' in row 2"),
+        ({"a": [1.0, 2.0], "label": [None, "x"]}, "column 'label' of .* must have at least 2 classes, got x"),
         ({"a": [1.0, np.nan], "label": [0, 1]}, "column 'a' of .* must have a value in every row, got 'nan' in row 2"),
         ({"a": ["x", "y"], "label": [0, 1]}, "column 'a' of .* must hold numbers, got 'x'"),
         ({"a": [[1], [2]], "label": [0, 1]}, "column 'a' of .* must hold numbers"),

@@ -12,6 +12,7 @@ from widemargin.measure.accuracy import accuracy
 from widemargin.measure.calibration import (
     UNCERTAINTIES,
     calibration,
+    doubts,
     outside_from_inside,
     reliability,
     uncertainty,
@@ -204,3 +205,25 @@ def test_the_reliability_diagram_shows_every_bin_that_holds_answers() -> None:
     assert [text.get_text() for text in axes[0][0].texts] == ["1", "2"]
     assert [bar.get_height() for bar in axes[0][0].patches] == [1.0, 0.5]
     figure.canvas.draw()
+
+
+def test_doubts_are_all_measures_at_once() -> None:
+    network, cloud = random_case(members=3)
+    inside, outside = Cloud(cloud.points[:60], cloud.labels[:60]), Cloud(cloud.points[60:], cloud.labels[60:])
+    found = doubts(network, inside, {"elsewhere": outside})
+    assert found.calibration.brier == calibration(network, inside).brier
+    assert list(found.by) == list(UNCERTAINTIES)
+    for name, measure in UNCERTAINTIES.items():
+        own = found.by[name]
+        assert own.wrong_from_right == wrong_from_right(network, inside, measure)
+        assert own.outside_from_inside == {"elsewhere": outside_from_inside(network, inside, outside, measure)}
+        assert len(own.right) == round(60 * found.calibration.accuracy)
+        assert len(own.right) + len(own.wrong) == 60
+        np.testing.assert_array_equal(own.outside["elsewhere"], uncertainty(network, outside, measure))
+
+
+def test_doubts_of_one_member_leave_out_what_it_has_not_and_need_no_mistakes() -> None:
+    found = doubts(answering([[0.9, 0.1], [0.2, 0.8]]), rows([0, 1]), {})
+    assert list(found.by) == ["entropy", "variation ratio", "gap"]
+    assert found.by["entropy"].wrong_from_right is None
+    assert found.by["entropy"].outside_from_inside == {}

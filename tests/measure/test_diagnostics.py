@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from widemargin import L1, L2, MLP, OPEN, Box, Cloud, Ensemble, Linf, Network, Rng, Single, at_input
 from widemargin.measure import diagnostics as d
+from widemargin.measure.diagnostics import every, strength
 from widemargin.perturb.balls import Ball
 
 ROWS = 80
@@ -20,9 +21,10 @@ BALL = Linf(0.1)
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """These networks are small enough for less effort."""
-    monkeypatch.setattr(d, "_MANY_STEPS", 30)
-    monkeypatch.setattr(d, "_QUERIES", 100)
-    monkeypatch.setattr(d, "_DRAWS", 8)
+    monkeypatch.setattr(every, "MANY_STEPS", 30)
+    monkeypatch.setattr(strength, "MANY_STEPS", 30)
+    monkeypatch.setattr(every, "_QUERIES", 100)
+    monkeypatch.setattr(strength, "_DRAWS", 8)
 
 
 def blobs(classes: int, *shape: int) -> Cloud:

@@ -16,6 +16,7 @@ from tyro.conf import Positional, arg, subcommand
 
 from widemargin import __version__
 from widemargin.cli.audit import Audit
+from widemargin.cli.calibrate import Calibrate
 from widemargin.cli.compare import Compare
 from widemargin.cli.kept import Export, Resume, Runs
 from widemargin.cli.train import Train
@@ -125,6 +126,7 @@ Verb = (
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Runs, subcommand("runs")]
     | Annotated[Audit, subcommand("audit")]
+    | Annotated[Calibrate, subcommand("calibrate")]
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Export, subcommand("export")]
     | Annotated[Study, subcommand("study")]

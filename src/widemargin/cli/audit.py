@@ -101,7 +101,7 @@ class Audit:
 
 def _question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> Question:
     """In chunks as large as usual, but nobody shall be idle."""
-    return Question(balls, points, seed, max(1, min(Question.chunk, points // processes)))
+    return Question(balls, points, seed, max(1, min(Question.chunk, math.ceil(points / processes))))
 
 
 def _called(data: DataSet, drawn: Parts) -> str:

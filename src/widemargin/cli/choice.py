@@ -115,6 +115,7 @@ class Choice:
     dropout_draws: int | None = None
     deep_kernel: bool = False
     label: str = "label"
+    unlabelled: int | None = None
     size: tuple[int, int] | None = None
     box: str | None = None
     validate_every: int = 1
@@ -192,9 +193,13 @@ def data_named(choice: Choice) -> ImageSet | OwnData:
     if choice.fraction != 1:
         raise ValueError("--fraction is for published images: of your own data give only what is to be used")
     place = str(path.resolve())
-    if path.is_dir():
-        return OwnData(ImageFolder(place, size=choice.size))
-    return OwnData(Npz(place) if path.suffix == ".npz" else Table(place, choice.label))
+    if path.suffix == ".npz":
+        return OwnData(Npz(place, unlabelled=choice.unlabelled))
+    if choice.unlabelled is not None:
+        raise ValueError(
+            "--unlabelled is for .npz files: in a table leave the cell empty, of images make a folder `unlabelled`"
+        )
+    return OwnData(ImageFolder(place, size=choice.size) if path.is_dir() else Table(place, choice.label))
 
 
 def _method(choice: Choice, box: Box) -> Method:

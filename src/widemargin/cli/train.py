@@ -33,10 +33,10 @@ class Train:
 
     data: str
     """fashion-mnist, mnist, svhn, cifar-10, cifar-100 or digits; or a folder with a sub-folder of images for every
-    class; or an .npz, .csv or .parquet file."""
+    class (one called unlabelled has none); or an .npz, .csv or .parquet file."""
     method: str
     """standard, max-entropy, fgsm, r-fgsm, pgd, friendly, trades, trades-cross-entropy, udp, udpr, udp-single-step,
-    udp-trades, udp-near or udp-projected."""
+    udp-trades, udp-near or udp-projected; vat or udp-consistency, which also use rows without a label."""
     network: Annotated[str | None, _TEXT] = None
     """lenet, resnet18, resnet18-he, resnet18-dropout or mlp; or my_file.py:MyNet, which runs that file.  By default
     what the paper takes for the data; for tables an mlp."""
@@ -47,7 +47,7 @@ class Train:
     steps: Annotated[int | None, _INT] = None
     """How many steps; for udp and its kin the most that are drawn."""
     weight: Annotated[float | None, _FLOAT] = None
-    """Of the regulariser: udpr, trades, trades-cross-entropy, udp-trades, max-entropy."""
+    """Of the regulariser: udpr, trades, trades-cross-entropy, udp-trades, max-entropy, vat, udp-consistency."""
     patience: Annotated[int | None, _INT] = None
     """Steps after crossing the boundary: friendly."""
     scale: Annotated[float | None, _FLOAT] = None
@@ -92,7 +92,9 @@ class Train:
     deep_kernel: Annotated[bool, _FLAG] = False
     """A Gaussian process on spectrally normalised features in place of the last layer; needs 'widemargin[gp]'."""
     label: str = "label"
-    """Column of the labels in a table."""
+    """Column of the labels in a table; an empty cell is no label."""
+    unlabelled: Annotated[int | None, _INT] = None
+    """Whole number that means no label in an .npz file, -1 for instance.  [every number is a class; NaN is no label]"""
     size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
     """Height and width to which a folder's images are scaled."""
     box: Annotated[Literal["unit", "open"] | None, arg(metavar="unit|open", help_behavior_hint="")] = None
@@ -144,6 +146,10 @@ def _lead(
     if tensorboard:
         watchers.append(Board(folder.path / "tensorboard"))
     console.print(f"{task.description['title'] or 'a run'}, in {folder.path}", highlight=False, soft_wrap=True)
+    unlabelled = task.description["data"].get("unlabelled")
+    if unlabelled:
+        used = f"{unlabelled:,} of {len(task.train):,} training rows have no label: they are trained on too"
+        console.print(task.left_out or used, highlight=False, soft_wrap=True)
     outcome = carry_out(task, folder, watchers, processes=processes)
     if outcome.figures:
         console.print(f"test: {told(outcome.figures)}", highlight=False)

@@ -28,7 +28,7 @@ from widemargin.measure.distance import NOBODY, distances, shortest_attacks
 from widemargin.measure.draws import Draws, Finder, Judged, judged
 from widemargin.measure.interval import Counted, wilson
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
-from widemargin.measure.stand_in import SECONDS, fooled, stand_in
+from widemargin.measure.stand_in import fooled, stand_in
 from widemargin.perturb.balls import L1, L2, Ball, Linf
 from widemargin.run import key_of
 from widemargin.train.checkpoint import write_whole
@@ -37,7 +37,7 @@ from widemargin.uncertainty.network import Network, in_eval_mode
 
 Array = NDArray[Any]
 FORMAT = 3
-"""Of what is saved; a newer one begins anew."""
+"""Of what is saved and of audit.json; a newer one begins anew."""
 SHORTEST = "minimum-norm"
 """The name of DDN, FMN and FAB without a radius, among the attacks: what they find counts in every ball."""
 TRANSFER = "transfer from a stand-in"
@@ -184,7 +184,7 @@ class Audit:
             for i, (ball, counted) in enumerate(zip(self.question.balls, self.robust, strict=True))
         ]
         return {
-            "version": 1,
+            "version": FORMAT,
             "model": self.name,
             "data": self.data,
             "box": repr(self.question.balls[0].box),
@@ -303,10 +303,9 @@ def _stood_in(
         if left is not None and left <= 0:
             return None
         rows, judges, largest = torch.from_numpy(points["row"]), subject.judged, question.balls[-1]
-        seconds = SECONDS if left is None else min(SECONDS, left)
         # The same points however many are asked about, so that a point's record does not depend on that.
         some = Chosen(subject.examples, question.order(len(subject.examples))[:FITTED])
-        fitted = stand_in(judges.climbed, some, largest, question.seed, seconds)
+        fitted = stand_in(judges.climbed, some, largest, question.seed)
         standing = torch.from_numpy(points["breaks"] == len(question.balls)).nonzero()[:, 0]
         distance = torch.full((len(rows),), torch.inf, dtype=torch.float64)
         if len(standing):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from widemargin.conduct.carry_out import Outcome, Watch, carry_out
 from widemargin.conduct.description import plain
 from widemargin.conduct.folder import RunFolder
-from widemargin.conduct.task import Task, data_note, digest, laid_out, parts_of, task_of
+from widemargin.conduct.task import Task, data_note, digest, laid_out, of_use, parts_of, task_of
+from widemargin.data.checks import UNLABELLED
 from widemargin.data.labelled import Parts
+from widemargin.data.partly import PartlyLabelled
 from widemargin.data.toy import Cloud
 from widemargin.method import Method
 from widemargin.plan import Plan
@@ -21,7 +25,7 @@ from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
-Data = DataSet | Cloud | Parts | tuple[Tensor, Tensor]
+Data = DataSet | Cloud | PartlyLabelled | Parts | tuple[Tensor, Tensor]
 _CLEAN = Validation()
 
 
@@ -40,20 +44,28 @@ def fit(
     A module is trained in place; a description (`LeNetShape()`) is built with the seed.  Data may be a Cloud, Parts, a
     pair of points and labels, or a description of them.  With a folder `out`, an interrupted call goes on where it
     stopped when it is made again with the same arguments.
+
+    Labels of -1 (UNLABELLED), and rows of a file without a label, are for methods that take them: `vat`,
+    `udp_consistency`.  Others refuse the former and leave the latter out, with a warning.
     """
     folder = None if out is None else RunFolder(Path(out))
-    return carry_out(_task(network, data, method, plan, seed, validation), folder, watchers)
+    task = _task(network, data, method, plan, seed, validation)
+    if task.left_out:
+        warnings.warn(task.left_out, stacklevel=2)
+    return carry_out(task, folder, watchers)
 
 
 def _task(
     network: nn.Module | Shape, data: Data, method: Method, plan: Plan, seed: int, validation: Validation
 ) -> Task:
-    if not isinstance(network, nn.Module) and not isinstance(data, tuple | Cloud | Parts):
+    if not isinstance(network, nn.Module) and not isinstance(data, tuple | Cloud | PartlyLabelled | Parts):
         return task_of(Trial(data, network, method, plan, seed, validation=validation))
     if isinstance(data, tuple):
-        data = Cloud(*data)
-    drawn = data if isinstance(data, Cloud | Parts) else data.draw()
+        points, labels = data
+        data = (PartlyLabelled if bool((torch.as_tensor(labels) == UNLABELLED).any()) else Cloud)(points, labels)
+    drawn = data if isinstance(data, Cloud | PartlyLabelled | Parts) else data.draw()
     train, validated, test = parts_of(drawn)
+    train, left_out = of_use(train, method, plan)
     built = network if isinstance(network, nn.Module) else Trial(_Given(), network, method, plan, seed).build()
     whole = built if isinstance(built, Network) else Single(at_input(laid_out(built)))
     note = data_note(drawn)
@@ -68,7 +80,7 @@ def _task(
     identity = re.sub(r" at 0x[0-9a-f]+", "", repr((described, note)))
     key = key_of(identity)
     description = {"key": key, "fitted": described, "data": note}
-    return Task(whole, train, validated, test, method, plan, seed, validation, key, description)
+    return Task(whole, train, validated, test, method, plan, seed, validation, key, description, left_out)
 
 
 class _Given:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from widemargin.conduct.description import plain
 from widemargin.data.examples import Examples
-from widemargin.data.labelled import Parts
+from widemargin.data.labelled import Labelled, Parts
+from widemargin.data.partly import PartlyLabelled
 from widemargin.data.toy import Cloud
 from widemargin.method import Method
 from widemargin.networks.lenet import LeNet
@@ -37,6 +38,8 @@ class Task:
     key: str
     description: Mapping[str, Any]
     """What run.yaml will say."""
+    left_out: str = ""
+    """A sentence on rows that are not trained on, if there are such."""
 
 
 def task_of(
@@ -45,20 +48,42 @@ def task_of(
     """Read the data, if it is not given, and make the network as it is before training."""
     data = trial.data.draw() if drawn is None else drawn
     train, validation, test = parts_of(data, device)
+    train, left_out = of_use(train, trial.method, trial.plan)
     # A batch that is too large is refused before there is a folder.
     trial.plan.updates(len(train))
     network = trial.members.network(lambda member: laid_out(trial.build(member)), trial.place, train).to(device)
     description = {"title": title, "key": trial.key, "run": plain(trial), "data": data_note(data)}
     return Task(
-        network, train, validation, test, trial.method, trial.plan, trial.seed, trial.validation, trial.key, description
+        network,
+        train,
+        validation,
+        test,
+        trial.method,
+        trial.plan,
+        trial.seed,
+        trial.validation,
+        trial.key,
+        description,
+        left_out,
+    )
+
+
+def of_use(train: Examples, method: Method, plan: Plan) -> tuple[Examples, str]:
+    """What a method can train on, and a sentence if that is not all: few methods take rows without a label."""
+    if not isinstance(train, Labelled) or not train.partly or (method.takes_unlabelled and not plan.mixed):
+        return train, ""
+    labelled = train.labelled()
+    return labelled, (
+        f"{len(train) - len(labelled):,} of {len(train):,} training rows have no label and are left out: vat and "
+        "udp-consistency would use them, without mixed batches"
     )
 
 
 def parts_of(
-    data: Cloud | Parts, device: torch.device | str = "cpu"
+    data: Cloud | PartlyLabelled | Parts, device: torch.device | str = "cpu"
 ) -> tuple[Examples, Examples | None, Examples | None]:
-    if isinstance(data, Cloud):
-        return Cloud(data.points.to(device), data.labels.to(device)), None, None
+    if isinstance(data, Cloud | PartlyLabelled):
+        return type(data)(data.points.to(device), data.labels.to(device)), None, None
     return data.train.to(device), data.validation.to(device), data.test.to(device)
 
 
@@ -75,13 +100,15 @@ def laid_out(network: nn.Module) -> nn.Module:
     return network.to(memory_format=torch.channels_last) if fit_for_it else network  # type: ignore[call-overload]
 
 
-def data_note(data: Cloud | Parts) -> dict[str, Any]:
+def data_note(data: Cloud | PartlyLabelled | Parts) -> dict[str, Any]:
     """What exactly the examples were: a description names a place, not what is there."""
-    if isinstance(data, Cloud):
+    if isinstance(data, Cloud | PartlyLabelled):
         return {"rows": len(data), "shape": list(data.points.shape[1:]), "digest": digest(data.points, data.labels)}
     origins = [part.origin for part in (data.train, data.test)]
+    unlabelled = {"unlabelled": len(data.train) - len(data.train.known)} if data.train.partly else {}
     return {
         "rows": [len(data.train), len(data.validation), len(data.test)],
+        **unlabelled,
         "shape": list(data.train.stored.shape[1:]),
         "digest": " ".join(dict.fromkeys(origin.digest for origin in origins)),
         "official": None if origins[0].official is None else all(origin.official for origin in origins),

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
-from widemargin.data.checks import check_labels, check_points
+from widemargin.data.checks import UNLABELLED, check_known_labels, check_labels, check_points
 from widemargin.shapes import Labels, Points
 
 ClassName = str | int | float
@@ -40,13 +40,16 @@ class Labelled:
     names: tuple[ClassName, ...]
     origin: Origin
     white: int = 1
+    partly: bool = False
+    """Some labels may be UNLABELLED: such a set is for training alone."""
 
     def __post_init__(self) -> None:
         if len(self.stored) == 0:
             raise ValueError("a set or a part of one must have at least one example, got none: use more examples")
         if self.stored.is_floating_point():
             check_points(self.stored)
-        check_labels(self.labels, len(self.stored), self.classes)
+        check = check_known_labels if self.partly else check_labels
+        check(self.labels, len(self.stored), self.classes)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -54,6 +57,15 @@ class Labelled:
     @property
     def classes(self) -> int:
         return len(self.names)
+
+    @property
+    def known(self) -> Tensor:
+        """The numbers of the rows that have a label."""
+        return (self.labels != UNLABELLED).nonzero()[:, 0]
+
+    def labelled(self) -> Labelled:
+        """The rows that have a label, which can be measured on too."""
+        return replace(self.take(self.known), partly=False) if self.partly else self
 
     @property
     def points(self) -> Points:
@@ -77,7 +89,7 @@ class Labelled:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Train on the first, choose on the second, report on the third."""
+    """Train on the first, which may lack labels, choose on the second, report on the third."""
 
     train: Labelled
     validation: Labelled

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from widemargin.data.checks import UNLABELLED
 from widemargin.data.extras import needed
 from widemargin.data.labelled import Labelled, Origin, Parts
 from widemargin.data.splits import shared_parts
@@ -27,6 +28,7 @@ class OwnFile(Protocol):
 class OwnData:
     """The user's own examples, divided class by class into parts by the shares that are given and a seed.
 
+    Shares are those of the rows with a label; rows without one are for training.
     The description names a place, not what is there: `Labelled.origin.digest` tells two versions of a file apart.
     """
 
@@ -41,7 +43,10 @@ class OwnData:
 
 @dataclass(frozen=True)
 class Table:
-    """A .csv (with a line of names) or .parquet file: one column of labels, all others numbers."""
+    """A .csv (with a line of names) or .parquet file: one column of labels, all others numbers.
+
+    Where a label's cell is empty, nobody knows the class.
+    """
 
     path: str
     label: str = "label"
@@ -52,17 +57,24 @@ class Table:
         return _labelled(points, labels, path, f"column {self.label!r} of {path}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Npz:
     """An .npz file with an array of examples and an array of labels.
 
     Bytes with 3 or 4 axes are images, [N, H, W], [N, C, H, W] or [N, H, W, C], and come out in [0, 1]; all other
-    numbers are taken as they are.
+    numbers are taken as they are.  A label that is NaN or, if that is given, equals `unlabelled` is none: -1 may be
+    a class like any other, so nobody guesses.
     """
 
     path: str
     x: str = "x"
     y: str = "y"
+    unlabelled: int | None = None
+
+    def __repr__(self) -> str:
+        # A key hashes a repr: runs whose rows all have labels keep theirs.
+        shown = {name: value for name, value in vars(self).items() if name != "unlabelled" or value is not None}
+        return f"Npz({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def read(self) -> Labelled:
         path = _existing(self.path)
@@ -89,13 +101,25 @@ class Npz:
             )
         if points.dtype.kind not in "biuf":
             raise ValueError(f"{self.x!r} of {path} must hold real numbers, got {points.dtype}")
+        if self.unlabelled is not None:
+            labels = self._known(labels, path)
         return _labelled(_channels_first(points, path), labels, path, f"{self.y!r} of {path}")
+
+    def _known(self, labels: NDArray[Any], path: Path) -> NDArray[Any]:
+        none = labels == self.unlabelled
+        if labels.dtype.kind not in "iuf" or not none.any():
+            raise ValueError(
+                f"{self.y!r} of {path} must hold {self.unlabelled} where there is no label, got none such: leave "
+                "`unlabelled` out"
+            )
+        return np.where(none, np.nan, labels)
 
 
 @dataclass(frozen=True)
 class ImageFolder:
     """A folder with a sub-folder of images for every class; the sorted names of the sub-folders are the classes.
 
+    Of the images in a sub-folder called `unlabelled` nobody knows the class.
     All images are converted to one mode, "RGB" or "L" (grey), and to `size` (height, width) if it is given.
     """
 
@@ -111,14 +135,16 @@ class ImageFolder:
 
     def read(self) -> Labelled:
         path = _existing(self.path)
-        folders = sorted(inside for inside in path.iterdir() if inside.is_dir() and not inside.name.startswith("."))
+        there = sorted(inside for inside in path.iterdir() if inside.is_dir() and not inside.name.startswith("."))
+        folders = [folder for folder in there if folder.name != _NO_CLASS]
         if len(folders) < 2:
             raise ValueError(
                 f"{path} must hold a sub-folder of images for each of at least 2 classes, got {len(folders)}"
             )
         images: list[NDArray[np.uint8]] = []
         classes, digest = [], hashlib.sha256()
-        for number, folder in enumerate(folders):
+        for folder in there:
+            number = folders.index(folder) if folder in folders else UNLABELLED
             files = sorted(file for file in folder.iterdir() if not _clutter(file.name))
             if not files:
                 raise ValueError(f"{folder} must hold images, got none: add some or remove the folder")
@@ -128,7 +154,8 @@ class ImageFolder:
                 digest.update(f"{file.relative_to(path)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
         pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous()
         origin = Origin(str(path), digest.hexdigest()[:16])
-        return Labelled(pixels, torch.tensor(classes), tuple(f.name for f in folders), origin, white=255)
+        names = tuple(folder.name for folder in folders)
+        return Labelled(pixels, torch.tensor(classes), names, origin, white=255, partly=len(there) > len(folders))
 
     def _image(self, file: Path, shape: tuple[int, ...] | None) -> NDArray[np.uint8]:
         image = needed("PIL.Image", "pillow", "a folder of images")
@@ -154,6 +181,7 @@ class ImageFolder:
         return pixels
 
 
+_NO_CLASS = "unlabelled"
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
 
@@ -186,7 +214,8 @@ def _labelled(points: NDArray[np.generic], labels: NDArray[np.generic], path: Pa
     picture = points.dtype == np.uint8 and points.ndim == 4
     stored = np.ascontiguousarray(points, dtype=np.uint8 if picture else np.float32)
     origin = Origin(str(path), hashlib.sha256(path.read_bytes()).hexdigest()[:16])
+    partly, white = bool((classes == UNLABELLED).any()), 255 if picture else 1
     try:
-        return Labelled(torch.from_numpy(stored), torch.from_numpy(classes), names, origin, white=255 if picture else 1)
+        return Labelled(torch.from_numpy(stored), torch.from_numpy(classes), names, origin, white, partly)
     except ValueError as problem:
         raise ValueError(f"{path}: {problem}") from None

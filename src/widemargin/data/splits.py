@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from widemargin.data.checks import UNLABELLED
 from widemargin.data.labelled import Labelled, Parts
 from widemargin.rng import Rng
 from widemargin.shapes import Labels
@@ -57,7 +60,14 @@ def at_most(examples: Labelled, count: int, seed: int) -> Labelled:
 
 
 def shared_parts(examples: Labelled, validation: float, test: float, seed: int) -> Parts:
-    """Shares of one file, for data that comes in no parts."""
+    """Shares of one file, for data that comes in no parts.  Rows without a label are all for training."""
+    if examples.partly:
+        parts = shared_parts(examples.labelled(), validation, test, seed)
+        unknown = examples.take((examples.labels == UNLABELLED).nonzero()[:, 0])
+        stored, labels = (
+            torch.cat([getattr(part, name) for part in (parts.train, unknown)]) for name in ("stored", "labels")
+        )
+        return replace(parts, train=replace(examples, stored=stored, labels=labels))
     for name, share in (("validation", validation), ("test", test)):
         if not 0 < share < 1 or validation + test >= 1:
             raise ValueError(f"the shares must be above 0 and leave some to train on, got {name} {share}")

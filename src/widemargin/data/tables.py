@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from widemargin.data.checks import UNLABELLED
 from widemargin.data.extras import needed
 from widemargin.data.labelled import ClassName
 
@@ -30,17 +31,19 @@ def table(path: Path, label: str) -> tuple[NDArray[np.float32], NDArray[np.gener
 
 
 def numbered(labels: NDArray[np.generic], what: str) -> tuple[NDArray[np.int64], tuple[ClassName, ...]]:
-    """Classes 0..C-1 in the order of their names, whole numbers in the order of numbers."""
+    """Classes 0..C-1 in the order of their names, whole numbers in the order of numbers; else UNLABELLED.
+
+    A class may be called "none" or "NA": only nothing at all, an empty text or NaN, is no label.
+    """
     if labels.dtype.kind not in "biufU":
         raise ValueError(f"{what} must hold numbers or text, got {labels.dtype}")
-    # A class may be called "none" or "NA": only nothing at all is missing here.
-    missing = np.isnan(labels) if labels.dtype.kind == "f" else labels == "" if labels.dtype.kind == "U" else None
-    if missing is not None and missing.any():
-        raise ValueError(f"{what} must have a label in every row, got none in row {int(missing.argmax()) + 1}")
-    names, classes = np.unique(_whole_if_all_are(labels), return_inverse=True)
+    empty = labels == "" if labels.dtype.kind == "U" else labels != labels
+    found = np.full(len(labels), UNLABELLED, dtype=np.int64)
+    names, classes = np.unique(_whole_if_all_are(labels[~empty]), return_inverse=True)
     if len(names) < 2:
         raise ValueError(f"{what} must have at least 2 classes, got {', '.join(map(str, names.tolist())) or 'none'}")
-    return classes.reshape(-1).astype(np.int64), tuple(names.tolist())
+    found[~empty] = classes.reshape(-1)
+    return found, tuple(names.tolist())
 
 
 def _csv_columns(path: Path) -> dict[str, NDArray[Any]]:
@@ -71,14 +74,20 @@ def _parquet_columns(path: Path) -> dict[str, NDArray[Any]]:
     _check_names(found.column_names, path)
     columns = {}
     for name in found.column_names:
-        column = found.column(name)
-        if column.null_count:
-            row = column.to_pylist().index(None) + 1
-            raise ValueError(f"column {name!r} of {path} must have a value in every row, got none in row {row}")
-        values = column.to_numpy()
+        values = _without_nulls(found.column(name).to_numpy())
         text = values.dtype == object and all(isinstance(value, str) for value in values)
         columns[name] = values.astype(np.str_) if text else values
     return columns
+
+
+def _without_nulls(values: NDArray[Any]) -> NDArray[Any]:
+    """Nothing is "" among texts, as in a .csv file, and NaN among numbers, as pyarrow itself has it for most."""
+    known = [value for value in values if value is not None] if values.dtype == object else values
+    if len(known) == len(values):
+        return values
+    nothing = "" if any(isinstance(value, str) for value in known) else np.nan
+    filled = [nothing if value is None else value for value in values]
+    return np.array(filled, float if all(isinstance(value, bool) for value in known) else object)
 
 
 def _numbers(values: NDArray[Any], name: str, path: Path) -> NDArray[np.float32]:

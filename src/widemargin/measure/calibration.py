@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from widemargin.data.examples import Examples
 from widemargin.data.extras import needed
 from widemargin.measure.accuracy import ROWS_AT_ONCE, Right, slices
-from widemargin.shapes import MemberLogits, PerSample
+from widemargin.shapes import Labels, MemberLogits, PerSample
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.predictive import (
     log_entropy,
@@ -118,8 +119,11 @@ def calibration(
     Likelihood and Brier score are a line each: scikit-learn's log_loss clips at 1e-16, so a network that is surely
     wrong would look better than it is, and its Brier score knows two classes only before version 1.7.
     """
-    logits = member_logits(network, examples, rows_at_once)
-    log_probs, labels = log_mean_prob(logits), examples.labels.cpu()
+    return _calibration(member_logits(network, examples, rows_at_once), examples.labels.cpu(), bins)
+
+
+def _calibration(logits: MemberLogits, labels: Labels, bins: int = BINS) -> Calibration:
+    log_probs = log_mean_prob(logits)
     probs = log_probs.exp()
     confidence, named = probs.max(-1)
     truth = torch.nn.functional.one_hot(labels, probs.shape[1])
@@ -175,6 +179,61 @@ def outside_from_inside(
     known, unknown = member_logits(network, inside), member_logits(network, outside)
     scores = torch.cat([measure(known), measure(unknown)])
     return _separation(scores, torch.arange(len(scores)) >= known.shape[1], len(known))
+
+
+@dataclass(frozen=True, eq=False)
+class Doubt:
+    """One measure of uncertainty, by a scale that rises: its values, and what it tells apart."""
+
+    right: Array
+    """Of every test example that is answered rightly."""
+    wrong: Array
+    outside: Mapping[str, Array]
+    """Of every example from elsewhere, by the name of that place."""
+    wrong_from_right: Separation | None
+    """None if all answers are right, or all wrong."""
+    outside_from_inside: Mapping[str, Separation]
+
+
+@dataclass(frozen=True, eq=False)
+class Doubts:
+    """All at once: how far a network's sureness can be believed, and by which measure its doubt is seen best."""
+
+    calibration: Calibration
+    by: Mapping[str, Doubt]
+
+
+def doubts(network: Network, inside: Examples, outside: Mapping[str, Examples]) -> Doubts:
+    """Every example is answered once.  Left out for one member: expected entropy, its entropy, and information, 0."""
+    known, labels = member_logits(network, inside), inside.labels.cpu()
+    unknown = {name: member_logits(network, examples) for name, examples in outside.items()}
+    wrong = log_mean_prob(known).argmax(-1) != labels
+    measures = {
+        name: measure
+        for name, measure in UNCERTAINTIES.items()
+        if len(known) > 1 or name not in ("mutual information", "expected entropy")
+    }
+    return Doubts(
+        _calibration(known, labels),
+        {name: _doubt(measure, known, unknown, wrong) for name, measure in measures.items()},
+    )
+
+
+def _doubt(measure: Uncertainty, known: MemberLogits, unknown: Mapping[str, Tensor], wrong: Right) -> Doubt:
+    inside, members = measure(known), len(known)
+    elsewhere = {name: measure(logits) for name, logits in unknown.items()}
+    return Doubt(
+        inside[~wrong].numpy(),
+        inside[wrong].numpy(),
+        {name: values.numpy() for name, values in elsewhere.items()},
+        _separation(inside, wrong, members) if wrong.any() and not wrong.all() else None,
+        {
+            name: _separation(
+                torch.cat([inside, values]), torch.arange(len(inside) + len(values)) >= len(inside), members
+            )
+            for name, values in elsewhere.items()
+        },
+    )
 
 
 def member_logits(network: Network, examples: Examples, rows_at_once: int = ROWS_AT_ONCE) -> MemberLogits:

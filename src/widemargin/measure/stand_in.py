@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import torch
@@ -25,8 +24,9 @@ from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
 UPDATES = 300
-SECONDS = 10.0
-"""Longer than this nobody fits a stand-in, however few its updates are then."""
+"""Of points with up to 3,072 features; of larger ones in proportion fewer, so that the work is bounded."""
+_FEATURES = 3_072
+_LEAST_UPDATES = 30
 _BATCH = 64
 _LEARNING_RATE = 2e-3
 _STEPS = 20
@@ -43,10 +43,10 @@ class StandIn:
     updates: int
 
 
-def stand_in(network: Network, examples: Examples, ball: Ball, seed: int = 0, seconds: float = SECONDS) -> StandIn:
+def stand_in(network: Network, examples: Examples, ball: Ball, seed: int = 0) -> StandIn:
     """Fitted to the mean probabilities at the points and, for each, at one random place of its ball.
 
-    A LeNet for square images of usual sizes, else an MLP.  The same numbers every time, unless the time was up.
+    A LeNet for square images of usual sizes, else an MLP.  No clock ends it, so it is the same every time.
     """
     points = torch.cat([inputs for _, inputs, _ in slices(examples, ROWS_AT_ONCE)])
     rng = Rng.seeded(seed, purpose="stand-in", device=points.device)
@@ -54,7 +54,8 @@ def stand_in(network: Network, examples: Examples, ball: Ball, seed: int = 0, se
     with under_attack(network), torch.no_grad():
         answers = torch.cat([network(part) for part in seen.split(ROWS_AT_ONCE)]).exp()
     made, kind = _built(points, answers.shape[1], seed)
-    updates = _fitted(made, seen, answers, rng, seconds)
+    updates = max(_LEAST_UPDATES, UPDATES * _FEATURES // max(_FEATURES, points[0].numel()))
+    _fit(made, seen, answers, rng, updates)
     found = Single(at_input(made)).eval()
     with torch.no_grad():
         own = torch.cat([found(part).argmax(1) for part in points.split(ROWS_AT_ONCE)])
@@ -120,17 +121,13 @@ def _built(points: Points, classes: int, seed: int) -> tuple[nn.Module, str]:
     return nn.Sequential(_Scaled(points), nn.Flatten(), mlp).to(points.device), "MLP"
 
 
-def _fitted(network: nn.Module, points: Points, answers: Tensor, rng: Rng, seconds: float) -> int:
-    """How many updates there was time for."""
+def _fit(network: nn.Module, points: Points, answers: Tensor, rng: Rng, updates: int) -> None:
     optimizer = torch.optim.Adam(network.parameters(), _LEARNING_RATE)
-    begun, order = time.monotonic(), torch.empty(0, dtype=torch.int64)
-    for update in range(UPDATES):
-        if time.monotonic() - begun > seconds:
-            return update
+    order = torch.empty(0, dtype=torch.int64)
+    for _ in range(updates):
         if len(order) == 0:
             order = rng.permutations(len(points))[0]
         rows, order = order[:_BATCH], order[_BATCH:]
         optimizer.zero_grad()
         cross_entropy(network(points[rows]), answers[rows]).backward()
         optimizer.step()
-    return UPDATES

@@ -39,6 +39,10 @@ class Perturbation(Protocol):
 class Unperturbed:
     """Nothing moves."""
 
+    @property
+    def takes_unlabelled(self) -> bool:
+        return True
+
     def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
         with torch.no_grad(), in_eval_mode(network):
             delta = torch.zeros_like(network.encode(inputs))
@@ -83,6 +87,10 @@ class InTrainMode:
     """
 
     search: Search
+
+    @property
+    def takes_unlabelled(self) -> bool:
+        return self.search.takes_unlabelled
 
     def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
         with _without_parameter_gradients(network):

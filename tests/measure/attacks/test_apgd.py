@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from known_distances import distances, linear, points
 
+from linear_oracle import distances_to, inner_points, linear
 from widemargin import L1, L2, OPEN, Linf
 from widemargin.measure.attacks.apgd import APGD, TargetedAPGD, _checks, _Climb
 from widemargin.measure.attacks.attack import Noise
@@ -19,8 +19,8 @@ NORMS = (Linf(1.0, OPEN), L2(1.0, OPEN), L1(1.0, OPEN))
 def test_breaks_exactly_what_is_within_reach_of_a_linear_model(norm: Ball, which: str) -> None:
     # Untargeted with two classes: with more, the highest loss need not be where the nearest boundary is.
     weights, classify = linear(5 if which == "targeted" else 2)
-    inputs, labels = points(classify, 200)
-    known = distances(norm, weights, inputs, labels)
+    inputs, labels = inner_points(classify, 200)
+    known = distances_to(weights, inputs, labels, type(norm))
     ball = replace(norm, radius=float(known.median()))  # type: ignore[type-var]
     attack = {"ce": APGD(ball), "margin": APGD(ball, Margin()), "targeted": TargetedAPGD(ball, 4)}[which]
     found = attack(classify, inputs, labels, Noise(0, torch.arange(200)))
@@ -43,7 +43,7 @@ def test_losses() -> None:
 
 def test_errors_are_a_sentence() -> None:
     _, classify = linear(3)
-    inputs, labels = points(classify, 4)
+    inputs, labels = inner_points(classify, 4)
     noise = Noise(0, torch.arange(4))
     with pytest.raises(ValueError, match="at least 4 classes, got 3"):
         TargetedAPGD(Linf(0.1), 2)(classify, inputs, labels, noise)

@@ -1,8 +1,8 @@
 import pytest
 import torch
-from known_distances import distance_in_box, distances, linear, points
 from torch import Tensor
 
+from linear_oracle import distances_to, inner_points, linear
 from widemargin import L1, L2, OPEN, Box, Linf
 from widemargin.measure.attacks.attack import Noise
 from widemargin.measure.attacks.fab import FAB, ShortestFAB
@@ -16,24 +16,24 @@ PER_FEATURE = Box(low=(0.15, -1.0, 0.1) * 4, high=(0.85, 0.9, 2.0) * 4)
 @pytest.mark.parametrize("norm", NORMS, ids=repr)
 def test_the_distance_of_a_linear_model(norm: Ball) -> None:
     weights, classify = linear(5)
-    inputs, labels = points(classify, 200)
+    inputs, labels = inner_points(classify, 200)
     found = ShortestFAB(norm, targets=4, steps=20)(classify, inputs, labels, Noise(0, torch.arange(200)))
     assert bool(wrong(classify(found), labels).all())
-    ratio = norm.norm(found - inputs) / distances(norm, weights, inputs, labels)
+    ratio = norm.norm(found - inputs) / distances_to(weights, inputs, labels, type(norm))
     assert float(((ratio > 0.999) & (ratio < 1.01)).float().mean()) >= 0.99
 
 
 @pytest.mark.parametrize("kind", [Linf, L2, L1])
 def test_the_distance_in_a_box_of_each_feature(kind: type) -> None:
     weights, classify = linear(2)
-    inputs, labels = points(classify, 200)
+    inputs, labels = inner_points(classify, 200)
     ball = kind(1.0, PER_FEATURE)
     low, high = (torch.tensor(bound) for bound in (PER_FEATURE.low, PER_FEATURE.high))
     slope = weights.T[1 - labels] - weights.T[labels]
     lead = -(inputs * slope).sum(1)
     can = (slope.abs() * torch.where(slope > 0, high - inputs, inputs - low)).sum(1) > 1.02 * lead
-    inputs, labels, slope, lead = inputs[can], labels[can], slope[can], lead[can]
-    known = distance_in_box(ball, slope, lead, low, high, inputs)
+    inputs, labels = inputs[can], labels[can]
+    known = distances_to(weights, inputs, labels, kind, PER_FEATURE)
     found = ShortestFAB(ball, targets=1)(classify, inputs, labels, Noise(0, torch.arange(len(labels))))
     PER_FEATURE.check(found)
     ratio = ball.norm(found - inputs) / known
@@ -44,8 +44,8 @@ def test_the_distance_in_a_box_of_each_feature(kind: type) -> None:
 @pytest.mark.parametrize("kind", [Linf, L2, L1])
 def test_within_a_ball(kind: type) -> None:
     weights, classify = linear(5)
-    inputs, labels = points(classify, 200)
-    known = distances(kind(1.0), weights, inputs, labels)
+    inputs, labels = inner_points(classify, 200)
+    known = distances_to(weights, inputs, labels, kind)
     ball = kind(float(known.median()), OPEN)
     found = FAB(ball, targets=4)(classify, inputs, labels, Noise(0, torch.arange(200)))
     broken = wrong(classify(found), labels)

@@ -1,8 +1,8 @@
 import pytest
 import torch
-from known_distances import distances, linear, points
 from torch import Tensor
 
+from linear_oracle import distances_to, inner_points, linear
 from widemargin import L1, L2, OPEN, Linf
 from widemargin.measure.attacks.attack import Noise
 from widemargin.measure.attacks.rows import wrong
@@ -12,8 +12,8 @@ from widemargin.measure.attacks.square import Square, _share, _two_bumps
 @pytest.mark.parametrize(("kind", "reach"), [(Linf, 1.05), (L2, 1.6), (L1, 1.6)])
 def test_breaks_rows_of_features_well_within_reach(kind: type, reach: float) -> None:
     weights, classify = linear(5)
-    inputs, labels = points(classify, 100)
-    known = distances(kind(1.0), weights, inputs, labels)
+    inputs, labels = inner_points(classify, 100)
+    known = distances_to(weights, inputs, labels, kind)
     ball = kind(float(known.median()), OPEN)
     found = Square(ball, 500)(classify, inputs, labels, Noise(0, torch.arange(100)))
     broken = wrong(classify(found), labels)

@@ -1,0 +1,116 @@
+"""How far can a classifier's sureness be believed?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import rich.console
+from tyro.conf import Positional, arg
+
+from widemargin.cli.choice import Choice, data_named
+from widemargin.cli.train import device_of
+from widemargin.conduct.model import Model, load_model
+from widemargin.data.alike import alike
+from widemargin.data.images import ImageSet
+from widemargin.data.labelled import Labelled, Parts
+from widemargin.data.splits import at_most
+from widemargin.data.toy import Cloud
+from widemargin.measure.calibration import doubts
+from widemargin.report.calibration_page import Calibrated, page
+from widemargin.run import DataSet
+from widemargin.train.checkpoint import write_whole
+
+_OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
+
+
+@dataclass(frozen=True)
+class Calibrate:
+    """Measure whether a classifier knows how sure it may be: accuracy, ECE, NLL, Brier score, and how well each measure
+    of uncertainty tells wrong answers from right ones and foreign examples from its own (AUROC).  Writes
+    calibration.json and calibration.html.
+
+    For example: widemargin calibrate runs/1a2b3c --outside digits."""
+
+    model: Annotated[Positional[str], arg(metavar="MODEL")]
+    """A run's folder or its name in runs/, a model.pt2 or model.onnx, or my_file.py:MyNet, which runs that file."""
+    outside: Annotated[tuple[str, ...], arg(metavar="TEXT...", help_behavior_hint="")] = ()
+    """Names, folders or files of foreign examples; their test parts are used.  Images are scaled to the network's
+    height and width (bilinear) and to its colours.  [none]"""
+    data: Annotated[str | None, _OPTIONAL] = None
+    """A name, folder or file, as for `widemargin train`; its test part is used.  [a run's own data]"""
+    weights: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """Weights for my_file.py:MyNet: .safetensors, or a .pt state dict."""
+    points: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """The most examples of each set, drawn class by class.  [all]"""
+    label: str = "label"
+    """Column of the labels in a table."""
+    size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
+    """Height and width to which a folder's images are scaled."""
+    seed: int = 0
+    """Decides which examples are drawn."""
+    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """Folder for the results.  [the run's own; for other models calibrations/ and the model's name]"""
+    device: str = "cpu"
+    """cpu or cuda."""
+
+    def __call__(self, console: rich.console.Console) -> None:
+        if self.points is not None and self.points < 1:
+            raise ValueError(f"--points must be at least 1, got {self.points}")
+        named = Path("runs") / self.model
+        place = str(named) if not Path(self.model).exists() and named.is_dir() else self.model
+        model = load_model(place, self.weights)
+        model.network.to(device_of(self.device))
+        called, tests = self._drawn(self._data(model))
+        outside, notes = {}, list(model.notes)
+        for word in self.outside:
+            name, foreign = self._drawn(self._named(word))
+            if name in (called, *outside):
+                raise ValueError(f"--outside must name other examples than --data, each once, got {word}")
+            try:
+                outside[name] = self._alike(foreign, tests)
+            except ValueError as problem:
+                raise ValueError(f"--outside {word}: {problem}") from None
+            if foreign.stored.shape[1:] != tests.stored.shape[1:]:
+                notes.append(f"{name} was {_shape(foreign)} and is scaled (bilinear) to {_shape(tests)}.")
+        found = doubts(model.network, tests.to(self.device), outside)
+        out = self.out or (Path(place) if Path(place).is_dir() else Path("calibrations") / Path(self.model).stem)
+        _tell(Calibrated(model.name, model.digest, called, found, tuple(notes)), out, console)
+
+    def _data(self, model: Model) -> DataSet:
+        if self.data is not None:
+            return self._named(self.data)
+        if model.trial is None:
+            raise ValueError("a model that is no run of ours needs --data to be calibrated on")
+        return model.trial.data
+
+    def _named(self, word: str) -> DataSet:
+        return data_named(Choice(word, "", label=self.label, size=self.size))
+
+    def _drawn(self, data: DataSet) -> tuple[str, Labelled]:
+        drawn = data.draw()
+        if not isinstance(drawn, Parts):
+            raise ValueError("calibration needs data with a test part, got points of a toy set: give --data")
+        tests = drawn.test if self.points is None else at_most(drawn.test, self.points, self.seed)
+        return data.name if isinstance(data, ImageSet) else Path(tests.origin.place).name, tests
+
+    def _alike(self, foreign: Labelled, tests: Labelled) -> Cloud:
+        there = alike(foreign, tuple(tests.stored.shape[1:]))
+        return Cloud(there.points.to(self.device), there.labels.to(self.device))
+
+
+def _shape(examples: Labelled) -> str:
+    channels, height, width = examples.stored.shape[1:]
+    return f"{height} x {width}{' in colour' if channels == 3 else ''}"
+
+
+def _tell(found: Calibrated, out: Path, console: rich.console.Console) -> None:
+    report = page(found)
+    report.print(console)
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole(out / "calibration.json", (json.dumps(found.summary(), indent=1, allow_nan=False) + "\n").encode())
+    write_whole(out / "calibration.html", report.html().encode())
+    for name in ("calibration.json", "calibration.html"):
+        console.print(f"  {out / name}", highlight=False, soft_wrap=True)

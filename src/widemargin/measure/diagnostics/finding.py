@@ -1,0 +1,32 @@
+"""What does a diagnosis say?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["fine", "suspicious", "wrong"]
+# Shares of points.  The first makes a network suspicious, the second makes its numbers wrong.
+FLAT = (0.01, 0.1)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one diagnosis saw; `numbers` are those of the evidence, shares in 0..1."""
+
+    name: str
+    verdict: Verdict
+    evidence: str
+    advice: str
+    """What to do; empty if all is fine."""
+    numbers: Mapping[str, float]
+
+
+def graded(value: float, limits: tuple[float, float]) -> Verdict:
+    return "wrong" if value > limits[1] else "suspicious" if value > limits[0] else "fine"
+
+
+def worst_of(*verdicts: Verdict) -> Verdict:
+    order: tuple[Verdict, ...] = ("fine", "suspicious", "wrong")
+    return max(verdicts, key=order.index)
