@@ -64,7 +64,8 @@ class Calibrate:
         model = load_model(place, self.weights)
         model.network.to(device_of(self.device))
         called, tests = self._drawn(self._data(model))
-        outside, notes = {}, list(model.notes)
+        outside: dict[str, Cloud] = {}
+        notes = list(model.notes)
         for word in self.outside:
             name, foreign = self._drawn(self._named(word))
             if name in (called, *outside):

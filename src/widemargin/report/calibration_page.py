@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -138,9 +139,11 @@ def _histograms(found: Calibrated) -> Picture:
         groups = {"right": doubt.right, "wrong": doubt.wrong, **doubt.outside}
         shown = {group: _readable(name, values) for group, values in groups.items() if len(values)}
         edges = np.histogram_bin_edges(np.concatenate(list(shown.values())), 30)
-        for colour, (group, values) in zip(COLOURS, shown.items(), strict=False):
+        for colour, (group, values) in zip(cycle(COLOURS), shown.items(), strict=False):
             weights = np.full(len(values), 1 / len(values))
-            panel.hist(values, edges, weights=weights, histtype="step", color=colour, linewidth=1.4, label=group)
+            panel.hist(
+                values, edges.tolist(), weights=weights, histtype="step", color=colour, linewidth=1.4, label=group
+            )
         panel.set_title(name if name != "gap" else "gap (large: sure)", fontsize=10)
         panel.set_yscale("log")
     line[0].set_ylabel("share of the group")
