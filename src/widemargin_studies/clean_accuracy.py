@@ -50,6 +50,7 @@ def _tell(study: ImageStudy, store: Store) -> Report:
         for colour, name in zip(COLOURS, METHODS, strict=False):
             panel.plot(radii, [np.mean(found[name, eps]) for eps in radii], "o-", color=colour, label=name)
         panel.set_title(title, fontsize=10)
+        panel.set_xticks(radii)
         panel.set_xlabel("radius of training")
         panel.set_ylabel("clean accuracy, %")
         rows = tuple((name, *(told(found[name, eps]) for eps in radii)) for name in METHODS)
