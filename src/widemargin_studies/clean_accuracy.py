@@ -72,7 +72,7 @@ def _tell(study: ImageStudy, store: Store) -> Report:
     return Report(
         f"{study.TITLE}, scale {study.scale.name}",
         "What does a larger radius cost in clean accuracy?",
-        f"{study.settings} The paper prints this as a figure, without numbers, and names ranges of steps only: they are "
+        f"{study.settings} The paper prints a figure without numbers and names ranges of steps only: they are "
         "those of its Table 1 on SVHN and CIFAR-10, and at most 20 to the edge on Fashion-MNIST.",
         tuple(verdicts),
         tuple(tables),
