@@ -110,6 +110,20 @@ def test_likelihood_and_brier_score_are_scikit_learns(members: int) -> None:
     assert found.brier == pytest.approx(4 * metrics.mean_squared_error(truth, probs))
 
 
+def test_the_bins_are_scikit_learns() -> None:
+    curve = pytest.importorskip("sklearn.calibration").calibration_curve
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.2, 1, 1000)
+    right = rng.uniform(size=1000) < confidence**2
+    found = reliability(confidence, right, 15)
+    filled = found.count > 0
+    accuracies, confidences = curve(right, confidence, n_bins=15, strategy="uniform")
+    np.testing.assert_allclose(found.accuracy[filled], accuracies)
+    np.testing.assert_allclose(found.confidence[filled], confidences)
+    share = found.count[filled] / 1000
+    assert found.expected_error == pytest.approx(float((np.abs(accuracies - confidences) * share).sum()))
+
+
 def test_a_network_that_is_surely_wrong_pays_for_all_of_it() -> None:
     # scikit-learn would stop at 36.
     network = Table(torch.tensor([[[200.0, 0.0]]]))
