@@ -73,7 +73,7 @@ SHAPES = [{}, {"side": 8}, {"side": 12}, {"side": 32, "channels": 3}, {"capacity
 def test_quick_convolutions_agree_with_the_published_layers(sizes: dict[str, int]) -> None:
     network = build(**sizes).double()
     side, channels = sizes.get("side", 28), sizes.get("channels", 1)
-    images = noise(6, channels, side, side).double()
+    images = noise(16_000 // (channels * side**2) + 1, channels, side, side).double()
     # Where an image is empty all four pixels of a block are equal: the gradient must choose the same one.
     images[:, :, : side // 3] = 0.0
     parts = dict(network.encoder.named_children())
@@ -90,10 +90,10 @@ def test_quick_convolutions_agree_with_the_published_layers(sizes: dict[str, int
 
 def test_the_quick_way_is_taken_for_the_papers_images() -> None:
     network = build()
-    images = noise(2, 1, 28, 28)
-    assert fits(network.encoder.conv1, network.encoder.pool1, images)
-    assert fits(network.encoder.conv2, network.encoder.pool2, noise(2, 6, 14, 14).requires_grad_())
-    assert not fits(network.encoder.conv1, network.encoder.pool1, noise(2, 1, 27, 27))
+    assert fits(network.encoder.conv1, network.encoder.pool1, noise(32, 1, 28, 28))
+    assert fits(network.encoder.conv2, network.encoder.pool2, noise(32, 6, 14, 14).requires_grad_())
+    assert not fits(network.encoder.conv1, network.encoder.pool1, noise(32, 1, 27, 27))
+    assert not fits(network.encoder.conv1, network.encoder.pool1, noise(2, 1, 28, 28))
 
 
 def test_who_looks_between_the_layers_sees_them() -> None:

@@ -45,7 +45,8 @@ def test_more_targets_come_nearer(norm: Norm) -> None:
     noise = Noise(0, torch.arange(len(inputs)))
     one, three = (FMN(norm, UNIT, 40, targets=targets)(network, inputs, labels, noise) for targets in (1, 3))
     far, near = (norm(0.0).norm(places - inputs) for places in (one, three))
-    assert bool((near[far > 0] <= far[far > 0]).all())
+    # Three times the rows at once may be rounded otherwise.
+    assert bool((near[far > 0] <= 1.001 * far[far > 0]).all())
     assert bool((near[far > 0] < 0.99 * far[far > 0]).any())
 
 
