@@ -24,7 +24,7 @@ from widemargin.workers import Job, Tick
 DATA = ImageSet("digits")
 PLAN = Plan(Epochs(20), Adam(2e-3, Cosine()), batch=32)
 METHODS: dict[str, Method] = {"standard": standard(), "UDP-PGD": udp(Linf(0.3), alpha=0.06, steps=5)}
-QUESTION = Question((Linf(0.1), Linf(0.2)), points=50, chunk=50)
+QUESTION = Question((Linf(0.1), Linf(0.2)), points=30, chunk=30)
 
 
 def trial(name: str) -> Trial:
