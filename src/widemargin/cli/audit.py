@@ -14,18 +14,16 @@ import rich.console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from tyro.conf import Positional, arg
 
-from widemargin.cli.choice import Choice, ball_named, data_named
+from widemargin.cli.asked import data_asked, folder_for, place_of, with_tests
+from widemargin.cli.choice import ball_named
 from widemargin.cli.train import device_of
 from widemargin.conduct.audit import Audit as Audited
 from widemargin.conduct.audit import Question, Subject, audit
-from widemargin.conduct.model import Model, load_model
+from widemargin.conduct.model import load_model
 from widemargin.conduct.shares import Shares, patient
-from widemargin.data.images import ImageSet
 from widemargin.data.labelled import Parts
-from widemargin.data.own import OwnData
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
 from widemargin.report.audit_page import page
-from widemargin.run import DataSet
 from widemargin.train.checkpoint import write_whole
 from widemargin.train.processes import as_started
 
@@ -68,30 +66,20 @@ class Audit:
 
     def __call__(self, console: rich.console.Console) -> None:
         budget, radii = _seconds(self.budget), _radii(self.eps)
-        place = _place(self.model)
+        place = place_of(self.model)
         device = device_of(self.device)
         model = load_model(place, self.weights)
         model.network.to(device)
-        data = self._data(model)
-        drawn = data.draw()
-        if not isinstance(drawn, Parts):
-            raise ValueError("an audit needs data with a test part, got points of a toy set: give --data")
+        called, drawn = with_tests(data_asked(self.data, model, self.label, self.size))
         balls = tuple(ball_named(self.norm, radius, self._box(drawn)) for radius in radii)
-        subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), _called(data, drawn))
-        out = self.out or (Path(place) if Path(place).is_dir() else Path("audits") / Path(self.model).stem)
+        subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
+        out = folder_for(self.out, place, "audits")
         with as_started(device) as started:
             processes = patient(started)
             question = _question(balls, min(self.points, len(drawn.test)), self.seed, processes.count)
             found = _watched(subject, question, out / "audit", budget, console, processes)
         if found is not None:
             _tell(found, out, console)
-
-    def _data(self, model: Model) -> DataSet:
-        if self.data is not None:
-            return data_named(Choice(self.data, "", label=self.label, size=self.size))
-        if model.trial is None:
-            raise ValueError("an audit of a model that is no run of ours needs --data")
-        return model.trial.data
 
     def _box(self, drawn: Parts) -> Box:
         if self.box is not None:
@@ -102,17 +90,6 @@ class Audit:
 def _question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> Question:
     """In chunks as large as usual, but nobody shall be idle."""
     return Question(balls, points, seed, max(1, min(Question.chunk, math.ceil(points / processes))))
-
-
-def _called(data: DataSet, drawn: Parts) -> str:
-    if isinstance(data, OwnData):
-        return Path(drawn.test.origin.place).name
-    return data.name if isinstance(data, ImageSet) else type(data).__name__
-
-
-def _place(model: str) -> str:
-    named = Path("runs") / model
-    return str(named) if not Path(model).exists() and named.is_dir() else model
 
 
 def _radii(eps: tuple[float, ...]) -> tuple[float, ...]:

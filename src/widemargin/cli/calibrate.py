@@ -10,17 +10,15 @@ from typing import Annotated
 import rich.console
 from tyro.conf import Positional, arg
 
-from widemargin.cli.choice import Choice, data_named
+from widemargin.cli.asked import data_asked, folder_for, place_of, with_tests
 from widemargin.cli.train import device_of
 from widemargin.conduct.model import Model, load_model
 from widemargin.data.alike import alike
-from widemargin.data.images import ImageSet
-from widemargin.data.labelled import Labelled, Parts
+from widemargin.data.labelled import Labelled
 from widemargin.data.splits import at_most
 from widemargin.data.toy import Cloud
 from widemargin.measure.calibration import doubts
 from widemargin.report.calibration_page import Calibrated, page
-from widemargin.run import DataSet
 from widemargin.train.checkpoint import write_whole
 
 _OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
@@ -59,15 +57,14 @@ class Calibrate:
     def __call__(self, console: rich.console.Console) -> None:
         if self.points is not None and self.points < 1:
             raise ValueError(f"--points must be at least 1, got {self.points}")
-        named = Path("runs") / self.model
-        place = str(named) if not Path(self.model).exists() and named.is_dir() else self.model
+        place = place_of(self.model)
         model = load_model(place, self.weights)
         model.network.to(device_of(self.device))
-        called, tests = self._drawn(self._data(model))
+        called, tests = self._drawn(self.data, model)
         outside: dict[str, Cloud] = {}
         notes = list(model.notes)
         for word in self.outside:
-            name, foreign = self._drawn(self._named(word))
+            name, foreign = self._drawn(word, model)
             if name in (called, *outside):
                 raise ValueError(f"--outside must name other examples than --data, each once, got {word}")
             try:
@@ -77,25 +74,12 @@ class Calibrate:
             if foreign.stored.shape[1:] != tests.stored.shape[1:]:
                 notes.append(f"{name} was {_shape(foreign)} and is scaled (bilinear) to {_shape(tests)}.")
         found = doubts(model.network, tests.to(self.device), outside)
-        out = self.out or (Path(place) if Path(place).is_dir() else Path("calibrations") / Path(self.model).stem)
+        out = folder_for(self.out, place, "calibrations")
         _tell(Calibrated(model.name, model.digest, called, found, tuple(notes)), out, console)
 
-    def _data(self, model: Model) -> DataSet:
-        if self.data is not None:
-            return self._named(self.data)
-        if model.trial is None:
-            raise ValueError("a model that is no run of ours needs --data to be calibrated on")
-        return model.trial.data
-
-    def _named(self, word: str) -> DataSet:
-        return data_named(Choice(word, "", label=self.label, size=self.size))
-
-    def _drawn(self, data: DataSet) -> tuple[str, Labelled]:
-        drawn = data.draw()
-        if not isinstance(drawn, Parts):
-            raise ValueError("calibration needs data with a test part, got points of a toy set: give --data")
-        tests = drawn.test if self.points is None else at_most(drawn.test, self.points, self.seed)
-        return data.name if isinstance(data, ImageSet) else Path(tests.origin.place).name, tests
+    def _drawn(self, word: str | None, model: Model) -> tuple[str, Labelled]:
+        called, drawn = with_tests(data_asked(word, model, self.label, self.size))
+        return called, drawn.test if self.points is None else at_most(drawn.test, self.points, self.seed)
 
     def _alike(self, foreign: Labelled, tests: Labelled) -> Cloud:
         there = alike(foreign, tuple(tests.stored.shape[1:]))
