@@ -27,6 +27,7 @@ from widemargin import (
 from widemargin.cli.choice import MEASURES, Choice, chosen
 from widemargin.conduct.export import trained
 from widemargin.conduct.folder import RunFolder
+from widemargin.conduct.model import load_model
 
 WORDS = {"eps": 0.2, "alpha": 0.1, "steps": 2, "weight": 0.5, "patience": 1, "scale": 0.1, "measure": "gap"}
 STANDARD, DIGITS_UDP = "--data digits --method standard", "--data digits --method udp"
@@ -106,16 +107,40 @@ def test_train_resume_and_export_several_members(words: str, members: str, tmp_p
     assert load_file("model.safetensors").keys() == network.state_dict().keys()
 
 
-def test_train_a_deep_kernel_on_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+def train_a_deep_kernel_on_a_table() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 80)
     np.savez("own.npz", x=(rng.normal(0, 0.3, (80, 3)) + labels[:, None]).astype(np.float32), y=labels)
     widemargin("train --data own.npz --method udp --eps .1 --alpha .1 --steps 1 --epochs 2 --out here --deep-kernel")
+
+
+def test_train_a_deep_kernel_on_a_table() -> None:
+    train_a_deep_kernel_on_a_table()
     trial, network = trained(RunFolder(Path("here")), "last")
     assert repr(trial.network).startswith("ResidualShape(inputs=3, classes=2, width=64")
-    assert network(torch.zeros(4, 3)).shape == (4, 2)
-    widemargin("export here --to model.safetensors")
-    assert "a deep kernel can be exported as .safetensors only" in refused("export here --to model.pt2", capsys)
+    widemargin("export here --to model.safetensors --weights last")
+    assert load_file("model.safetensors").keys() == network.state_dict().keys()
+    widemargin("export here --to model.pt2 --weights last")
+    program, own_reader = torch.export.load("model.pt2").module(), load_model("model.pt2").network
+    for rows in (1, 5, 300):
+        points = torch.randn(rows, 3)
+        for answer in (program(points), own_reader(points)):
+            torch.testing.assert_close(answer, network(points), rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_onnx_of_a_deep_kernel() -> None:
+    onnx = pytest.importorskip("onnx")
+    train_a_deep_kernel_on_a_table()
+    widemargin("export here --to model.onnx")
+    onnx.checker.check_model(onnx.load("model.onnx"))
+    _, network = trained(RunFolder(Path("here")), "best")
+    own_reader = load_model("model.onnx").network
+    for rows in (1, 5, 300):
+        points = torch.randn(rows, 3)
+        torch.testing.assert_close(own_reader(points), network(points), rtol=0, atol=1e-5)
+    widemargin("audit model.onnx --data own.npz --eps .1 --budget 10s --out audited")
+    assert Path("audited/audit.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,16 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Generator, Tensor, nn
 
-from widemargin import cli
+from widemargin import AtInput, Cloud, DeepKernelGP, ResidualShape, cli
 from widemargin.conduct.export import trained, write_network
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.model import load_model
 from widemargin.conduct.onnx_graph import OPERATORS
 from widemargin.networks.mlp import Widths
 from widemargin.networks.named import LeNetShape, ResNetShape
+from widemargin.run import Shape
 from widemargin.uncertainty.ensemble import Ensemble
+from widemargin.uncertainty.network import Network
 
 onnx = pytest.importorskip("onnx")
 helper, numpy_helper = onnx.helper, onnx.numpy_helper
@@ -43,18 +45,29 @@ def members() -> Ensemble:
     return Ensemble([Widths((2, 4, 3)).build(Generator().manual_seed(seed)) for seed in (0, 1)])
 
 
+def deep_kernel(shape: Shape, points: tuple[int, ...]) -> Network:
+    pytest.importorskip("gpytorch")
+    cloud = Cloud(drawn(30, *points), torch.arange(30) % 2)
+    return DeepKernelGP(6, 4).network(lambda _: shape.build(Generator().manual_seed(0)), AtInput(), cloud)
+
+
 NETWORKS = {
     "mlp": (lambda: Widths((2, 16, 3)).build(Generator().manual_seed(0)), (2,)),
     "lenet": (lambda: LeNetShape(side=12).build(Generator().manual_seed(0)), (1, 12, 12)),
     "resnet": (lambda: ResNetShape(width=8).build(Generator().manual_seed(0)), (3, 8, 8)),
     "ensemble": (members, (2,)),
+    "deep kernel": (lambda: deep_kernel(ResidualShape(2, 3, 8, 2), (2,)), (2,)),
+}
+SLOW_NETWORKS = {
+    "lenet's kernel": (lambda: deep_kernel(LeNetShape(side=12), (1, 12, 12)), (1, 12, 12)),
+    "resnet's kernel": (lambda: deep_kernel(ResNetShape(width=8), (3, 8, 8)), (3, 8, 8)),
 }
 
 
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [*NETWORKS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_NETWORKS)])
 def test_an_exported_network_comes_back(name: str, suffix: str, tmp_path: Path) -> None:
-    make, shape = NETWORKS[name]
+    make, shape = (NETWORKS | SLOW_NETWORKS)[name]
     network = make().eval()
     write_network(network, shape, tmp_path / f"model{suffix}")
     model = load_model(str(tmp_path / f"model{suffix}"))

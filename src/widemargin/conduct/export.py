@@ -16,7 +16,7 @@ from widemargin.conduct.folder import RunFolder
 from widemargin.data.extras import needed
 from widemargin.run import OneNetwork, Trial
 from widemargin.train.checkpoint import load_weights, write_whole
-from widemargin.uncertainty.deep_kernel import DeepKernel
+from widemargin.uncertainty.plain import plain
 from widemargin.uncertainty.single import Single
 
 
@@ -49,8 +49,6 @@ def export(folder: RunFolder, to: Path, weights: str = "best") -> None:
 def write_network(network: nn.Module, shape: Sequence[int], to: Path) -> None:
     """A network in eval mode that takes points of this shape; draws are written as they are fixed."""
     _check_suffix(to)
-    if isinstance(network, DeepKernel) and to.suffix != ".safetensors":
-        raise ValueError(f"a deep kernel can be exported as .safetensors only, got {to}")
     # Neither 0 nor 1 examples: a tracer takes these for constants.
     inputs = torch.full((3, *shape), 0.5)
     with torch.no_grad():
@@ -70,7 +68,7 @@ def _write_weights(module: nn.Module, inputs: Tensor, to: Path) -> None:
 
 
 def _write_program(module: nn.Module, inputs: Tensor, to: Path) -> None:
-    program = torch.export.export(module, (inputs,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    program = torch.export.export(plain(module), (inputs,), dynamic_shapes=({0: torch.export.Dim("batch")},))
     partial = to.with_name(f".partial-{to.name}")
     torch.export.save(program, partial)
     partial.replace(to)
@@ -86,7 +84,7 @@ def _write_onnx(module: nn.Module, inputs: Tensor, to: Path) -> None:
         warnings.simplefilter("ignore")
         chatter.setLevel(logging.ERROR)
         program = torch.onnx.export(
-            module,
+            plain(module),
             (inputs,),
             dynamo=True,
             verbose=False,

@@ -61,6 +61,10 @@ class DeepKernel(Drawn):
     def _noise(self, mean: Marginal) -> Tensor:
         if self.training:
             return torch.randn(self.draws, *mean.shape, dtype=mean.dtype, device=mean.device)
+        return self.fixed_noise(mean)
+
+    def fixed_noise(self, mean: Marginal) -> Tensor:
+        """[draws, classes, 1]: what makes the members in eval mode."""
         # In single precision and on the processor: the same members in every dtype and on every device.
         rng = Rng.seeded(self.member_seed(), purpose="process")
         return rng.normal(torch.empty(self.draws, mean.shape[0], 1)).to(mean)
