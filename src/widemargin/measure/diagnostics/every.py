@@ -32,7 +32,8 @@ def all_findings(
     """Every diagnosis that applies, the cheap ones first; `tick` is handed each as soon as it is there.
 
     A few hundred examples are enough.  If they do not lie in the ball's box, nothing is attacked: no attack could mean
-    anything there.  `curve` is as for `rising`; without it or without surrogates, those diagnoses are left out.
+    anything there.  `curve` is as for `rising`; with less than two radii or without surrogates, those diagnoses
+    are left out.
     """
     found = []
     for finding in _findings(network, examples, ball, curve, surrogates, seed):
@@ -57,7 +58,7 @@ def _findings(
     yield probabilities(network, examples)
     yield randomness(network, examples)
     yield gradients(network, examples)
-    if curve:
+    if len(curve) > 1:
         yield rising(curve)
     if box.verdict == "wrong":
         return
