@@ -18,7 +18,7 @@ from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import due, plane
 
 TITLE = "App. D.6: training a deep kernel (DUE) with PGD-50 and with UDP-50"
-CORE_MINUTES = 4.5
+CORE_MINUTES = 2.0
 METHODS: Mapping[str, Method] = {
     "clean": standard(),
     f"PGD-{due.STEPS}": pgd(due.BALL, due.ALPHA, due.STEPS),

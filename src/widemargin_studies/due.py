@@ -14,7 +14,7 @@ from widemargin.uncertainty.network import Network
 from widemargin.workers import Tick
 
 SEEDS = (900, 901, 902)
-# The paper names its "toy example" and no more.  On our corridor this network misclassifies two or three points by
+# The paper names its "toy example" and no more.  On our corridor this network misclassifies two to four points by
 # itself; here it has none wrong, so an error is one of the perturbations.
 DATA = TwoDistances(seed=0)
 NETWORK = ResidualShape(2, 2)
