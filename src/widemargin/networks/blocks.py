@@ -64,6 +64,12 @@ def _in_blocks(images: Tensor) -> Tensor:
 @cache
 def _places(filters: int, channels: int) -> Tensor:
     """[4 filters, 4 channels, 3, 3]: which weight of a 5 x 5 kernel acts between two blocks."""
+    # Whoever asks first may be in inference mode, and what is made there is of no use to a gradient later.
+    with torch.inference_mode(False):
+        return _computed_places(filters, channels)
+
+
+def _computed_places(filters: int, channels: int) -> Tensor:
     outside = filters * channels * 25
     kernel = torch.arange(outside).view(filters, channels, 5, 5)
     # Output pixel (y, x) of a block sees the kernel (y, x) further on in the 6 x 6 pixels of 3 x 3 blocks.

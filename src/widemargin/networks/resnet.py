@@ -8,6 +8,8 @@ from typing import final
 
 from torch import Tensor, nn
 
+from widemargin.networks.folding import convolved, is_fixed, normalised, rectified
+
 
 @final
 class PreActResNet18(nn.Sequential):
@@ -67,10 +69,19 @@ class PreActBlock(nn.Module):
         self.bypass = None if _same(inputs, outputs, stride) else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
 
     def forward(self, images: Tensor) -> Tensor:
+        if is_fixed(self, images):
+            return self._with_fixed_norms(images)
         # In place, since nobody needs what a normalisation or a convolution returned: a tenth less time.
         active = self.norm1(images).relu_()
         residual: Tensor = self.conv2(self.norm2(self.conv1(active)).relu_())
         residual += images if self.bypass is None else self.bypass(active)
+        return residual
+
+    def _with_fixed_norms(self, images: Tensor) -> Tensor:
+        """The same up to rounding; with a gradient of the images a fifth less time."""
+        active, scale = rectified(self.norm1, images)
+        residual: Tensor = self.conv2(normalised(self.conv1, self.norm2, active, scale).relu_())
+        residual += images if self.bypass is None else convolved(self.bypass, active, scale)
         return residual
 
 
@@ -92,8 +103,9 @@ class DropoutBlock(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         active = self.dropout1(images.relu())
-        residual: Tensor = self.norm2(self.conv2(self.dropout2(self.norm1(self.conv1(active)).relu_())))
-        residual += self.bypass(active)
+        step = normalised if is_fixed(self, images) else _one_after_the_other
+        residual = step(self.conv2, self.norm2, self.dropout2(step(self.conv1, self.norm1, active).relu_()))
+        residual += active if isinstance(self.bypass, nn.Identity) else step(*self.bypass, active)
         return residual
 
 
@@ -123,6 +135,11 @@ def _classifier(width: int, classes: int) -> OrderedDict[str, nn.Module]:
     return OrderedDict[str, nn.Module](
         pool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), linear=nn.Linear(8 * width, classes)
     )
+
+
+def _one_after_the_other(conv: nn.Conv2d, norm: nn.BatchNorm2d, images: Tensor) -> Tensor:
+    answer: Tensor = norm(conv(images))
+    return answer
 
 
 def _same(inputs: int, outputs: int, stride: int) -> bool:

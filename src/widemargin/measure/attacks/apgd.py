@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from widemargin.measure.attacks.attack import Classifier, Noise
 from widemargin.measure.attacks.losses import CrossEntropy, Loss, likeliest_others, targeted_dlr
-from widemargin.measure.attacks.rows import among, per_row, slope, wrong
+from widemargin.measure.attacks.rows import among, at_once, per_row, slope, wrong
 from widemargin.perturb.balls import L1, Ball, Linf
 from widemargin.shapes import Encoded, Labels, LogProbs, PerSample, Points
 
@@ -52,7 +52,7 @@ class APGD:
         return f"apgd-{self.loss.name}"
 
     def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        starts = ((labels, noise.of(f"apgd {restart}")) for restart in range(self.restarts))
+        starts = [(labels, noise.of(f"apgd {restart}")) for restart in range(self.restarts)]
         climb = _Climb(classify, lambda logits, labels, targets: self.loss(logits, labels), self.ball, self.steps)
         return _broken_in_turn(climb, inputs, labels, starts)
 
@@ -75,7 +75,7 @@ class TargetedAPGD:
     def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
         with torch.no_grad():
             targets = likeliest_others(classify(inputs), labels, self.targets)
-        starts = ((of_turn, noise.of(f"apgd-t {turn}")) for turn, of_turn in enumerate(targets.unbind(1)))
+        starts = [(of_turn, noise.of(f"apgd-t {turn}")) for turn, of_turn in enumerate(targets.unbind(1))]
         return _broken_in_turn(_Climb(classify, targeted_dlr, self.ball, self.steps), inputs, labels, starts)
 
 
@@ -128,19 +128,30 @@ class _State:
     """l1: how many features the best point had moved at the last check."""
 
 
-def _broken_in_turn(climb: _Climb, inputs: Points, labels: Labels, starts: Iterator[tuple[Labels, Noise]]) -> Points:
-    """One climb after the other, each of the points that stand until then."""
+def _broken_in_turn(climb: _Climb, inputs: Points, labels: Labels, starts: Sequence[tuple[Labels, Noise]]) -> Points:
+    """One climb after the other, each of the points that stand until then; where these are few, several side by side.
+
+    Of the climbs that break a point the first in turn counts, so that the place does not depend on who stands besides.
+    """
     found = inputs.clone()
     left = torch.arange(len(inputs), device=inputs.device)
-    for targets, noise in starts:
-        if len(left) == 0:
-            break
-        phases = _phases(climb)
-        delta, broken = _start(phases[0].ball, noise.at(left), inputs[left]), torch.zeros_like(left, dtype=torch.bool)
+    phases = _phases(climb)
+    turn = 0
+    while turn < len(starts) and len(left) > 0:
+        # The first alone: it breaks more than all others together.
+        count = at_once(len(left), len(starts) - turn) if turn > 0 else 1
+        own = starts[turn : turn + count]
+        delta = torch.cat([_start(phases[0].ball, noise.at(left), inputs[left]) for _, noise in own])
+        targets, rows = torch.cat([of_start[left] for of_start, _ in own]), left.repeat(count)
+        broken = torch.zeros_like(rows, dtype=torch.bool)
         for phase in phases:
-            delta, broken = _climbed(phase, delta, inputs[left], labels[left], targets[left])
-        found[left[broken]] = (inputs[left] + delta)[broken]
-        left = left[~broken]
+            delta, broken = _climbed(phase, delta, inputs[rows], labels[rows], targets)
+        delta, broken = delta.unflatten(0, (count, -1)), broken.unflatten(0, (count, -1))
+        some = broken.any(0).nonzero()[:, 0]
+        first = broken[:, some].to(torch.uint8).argmax(0)
+        found[left[some]] = inputs[left[some]] + delta[first, some]
+        left = left[~broken.any(0)]
+        turn += count
     return found
 
 

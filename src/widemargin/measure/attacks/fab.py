@@ -12,20 +12,22 @@ from widemargin.measure.attacks.apgd import check_counts
 from widemargin.measure.attacks.attack import Classifier, Noise
 from widemargin.measure.attacks.losses import likeliest_others, towards
 from widemargin.measure.attacks.planes import shortest_way
-from widemargin.measure.attacks.rows import among, per_row, slope, wrong
+from widemargin.measure.attacks.rows import among, at_once, per_row, slope, wrong
 from widemargin.perturb.balls import Ball, Linf
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 
 # Croce & Hein (2020b), section 3: the most weight of the point itself, overshoot, and the step back once across.
 _MOST_BIAS, _OVERSHOOT, _BACK = 0.1, 1.05, 0.9
 _BISECTIONS = 10
+_JUST_INSIDE = 1 - 1e-6
 
 
 @dataclass(frozen=True)
 class FAB:
     """Fast adaptive boundary attack (Croce & Hein 2020b), towards each of the likeliest other classes in turn.
 
-    A point is done as soon as a wrong answer is found within the ball.
+    A point is done as soon as a wrong answer is found within the ball.  Of what is found outside of it, the final
+    search of section 3 is made after every target.
     """
 
     ball: Ball
@@ -81,6 +83,19 @@ class _Nearest:
     delta: Encoded
     distance: PerSample
 
+    @staticmethod
+    def nothing(inputs: Points) -> _Nearest:
+        return _Nearest(torch.zeros_like(inputs), torch.full((len(inputs),), torch.inf).to(inputs))
+
+    def take(self, row: Tensor, found: _Nearest, times: int, enough: float) -> None:
+        """What is nearer of that which these rows found, so many times: the first near `enough`, else the nearest."""
+        distance = found.distance.view(times, -1)
+        best = torch.where(distance <= enough, -1.0, distance).argmin(0)
+        column = torch.arange(len(row), device=row.device)
+        better = (distance[best, column] < self.distance[row]).nonzero()[:, 0]
+        self.distance[row[better]] = distance[best, column][better]
+        self.delta[row[better]] = found.delta.unflatten(0, (times, -1))[best, column][better]
+
 
 @dataclass(eq=False)
 class _State:
@@ -96,23 +111,55 @@ class _State:
 def _searched(
     attack: FAB | ShortestFAB, classify: Classifier, inputs: Points, labels: Labels, noise: Noise, enough: float
 ) -> _Nearest:
-    """All targets and restarts; a point leaves as soon as a distance is near `enough`."""
+    """All restarts and targets; a point leaves as soon as a distance is near `enough`."""
     with torch.no_grad():
         targets = likeliest_others(classify(inputs), labels, attack.targets)
-    nearest = _Nearest(torch.zeros_like(inputs), torch.full_like(labels, torch.inf, dtype=inputs.dtype))
-    for turn in range(attack.targets):
-        for restart in range(attack.restarts):
+    nearest = _Nearest.nothing(inputs)
+    for restart in range(attack.restarts):
+        before, turn = nearest.distance.clone(), 0
+        while turn < attack.targets:
             row = (nearest.distance > enough).nonzero()[:, 0]
-            begin = torch.zeros_like(inputs[row])
+            # The likeliest alone: it breaks more than all others together.
+            turns = range(turn, turn + (at_once(len(row), attack.targets - turn) if turn > 0 else 1))
+            rows = row.repeat(len(turns))
+            begin = torch.zeros_like(inputs[rows])
             if restart > 0:
-                own = noise.of(f"fab {turn} {restart}").at(row)
-                begin = _elsewhere(attack.ball, own, inputs[row], nearest.distance[row])
-            now = _State(row, inputs[row], labels[row], targets[row, turn], begin)
-            for _ in range(attack.steps):
-                if len(now.row) == 0:
-                    break
-                now = _stepped(attack.ball, classify, now, nearest, enough)
+                drawn = [noise.of(f"fab {of_turn} {restart}").at(row) for of_turn in turns]
+                begin = torch.cat([_elsewhere(attack.ball, own, inputs[row], before[row]) for own in drawn])
+            now = _State(
+                torch.arange(len(rows), device=rows.device),
+                inputs[rows],
+                labels[rows],
+                targets[row, turns.start : turns.stop].T.flatten(),
+                begin,
+            )
+            found = _walked(attack, classify, now, enough)
+            nearest.take(row, found, len(turns), enough)
+            turn = turns.stop
     return nearest
+
+
+def _walked(attack: FAB | ShortestFAB, classify: Classifier, now: _State, enough: float) -> _Nearest:
+    """What each finds on its way to its target."""
+    start, nearest = now, _Nearest.nothing(now.inputs)
+    for _ in range(attack.steps):
+        if len(now.row) == 0:
+            break
+        now = _stepped(attack.ball, classify, now, nearest, enough)
+    if enough > 0:
+        _drawn_in(attack.ball, classify, start, nearest)
+    return nearest
+
+
+def _drawn_in(ball: Ball, classify: Classifier, start: _State, nearest: _Nearest) -> None:
+    """The final search, of one place: is the ball's surface wrong already, on the way to what was found outside?"""
+    outside = ((nearest.distance > ball.radius) & nearest.distance.isfinite()).nonzero()[:, 0]
+    delta = nearest.delta[outside]
+    delta = delta * per_row(_JUST_INSIDE * ball.radius / nearest.distance[outside], delta)
+    with torch.inference_mode():
+        across = wrong(classify(start.inputs[outside] + delta), start.labels[outside])
+    broken = outside[across]
+    nearest.delta[broken], nearest.distance[broken] = delta[across], ball.norm(delta[across])
 
 
 def _elsewhere(ball: Ball, noise: Noise, inputs: Points, distance: PerSample) -> Encoded:

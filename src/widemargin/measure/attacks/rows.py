@@ -15,6 +15,14 @@ from widemargin.shapes import Encoded, Labels, LogProbs, PerSample, Points
 
 State = TypeVar("State")
 
+# From about here on a call's own cost is small beside that of its rows.
+_ROWS_WORTH_A_CALL = 256
+
+
+def at_once(rows: int, tasks: int) -> int:
+    """How many of the tasks that every row has are worth doing side by side: several where rows are few."""
+    return min(max(_ROWS_WORTH_A_CALL // max(rows, 1), 1), tasks)
+
 
 def among(state: State, which: Tensor) -> State:
     """These rows only (indices or a mask), of every tensor and of the noise that a dataclass holds."""
