@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from widemargin.networks.blocks import fits
+from widemargin.networks.blocks import _places, fits
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.named import LeNetShape
 
@@ -104,3 +104,12 @@ def test_who_looks_between_the_layers_sees_them() -> None:
     assert len(seen) == 1
     traced = torch.fx.symbolic_trace(build())
     assert "encoder.pool1" in {node.target for node in traced.graph.nodes}
+
+
+def test_an_answer_in_inference_mode_leaves_nothing_behind_that_breaks_a_gradient() -> None:
+    _places.cache_clear()
+    network, images = LeNet(), torch.rand(64, 1, 28, 28)
+    with torch.inference_mode():
+        network(images)
+    network(images.requires_grad_()).sum().backward()
+    assert network.encoder.conv1.weight.grad is not None

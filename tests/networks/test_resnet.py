@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from widemargin.networks.folding import is_fixed
 from widemargin.networks.named import DropoutResNetShape, ResNetShape
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
 
@@ -138,3 +139,50 @@ def test_refuses_sizes_that_cannot_work(make):
 def test_refuses_a_dropout_that_is_no_probability(make, dropout):
     with pytest.raises(ValueError, match=r"must be in \[0, 1\), got"):
         make(dropout=dropout)
+
+
+@pytest.mark.parametrize("shape", THIN, ids=repr)
+@pytest.mark.parametrize("positive", [True, False])
+def test_fixed_normalisations_agree_with_the_layers_one_by_one(shape, positive, monkeypatch):
+    network, images = build(shape), noise(3, 3, 16, 16).requires_grad_()
+    with_lively_norms(network)
+    if positive:
+        with torch.no_grad():
+            for module in network.modules():
+                if isinstance(module, nn.BatchNorm2d):
+                    module.weight.abs_().add_(0.1)
+    layered, quick = network(images), network.requires_grad_(False)(images)
+    with torch.no_grad():
+        answered = network(images)
+    torch.testing.assert_close(quick, layered)
+    torch.testing.assert_close(answered, layered)
+    weights = noise(*layered.shape)
+    slopes = [torch.autograd.grad((answer * weights).sum(), images)[0] for answer in (quick, layered)]
+    torch.testing.assert_close(*slopes)
+    # In the quick way no normalisation of a block is asked.
+    monkeypatch.setattr(nn.BatchNorm2d, "forward", lambda norm, given: torch.full_like(given, torch.nan))
+    assert network.encoder.stage1[0](noise(2, 4, 8, 8)).isfinite().all()
+
+
+def test_the_quick_way_is_closed_to_whoever_trains_or_looks_inside():
+    block, images = build(ResNetShape(width=4)).encoder.stage1[0], noise(2, 4, 8, 8)
+    assert not is_fixed(block, images)
+    assert not is_fixed(block.eval(), images)
+    with torch.no_grad():
+        assert is_fixed(block, images)
+    block.requires_grad_(False)
+    assert is_fixed(block, images)
+    assert not is_fixed(block, images.double())
+    seen = []
+    hook = block.norm2.register_forward_hook(lambda module, given, answer: seen.append(answer))
+    block(images)
+    assert len(seen) == 1
+    hook.remove()
+    assert is_fixed(block, images)
+    assert not is_fixed(block.train(), images)
+
+
+def test_a_trace_holds_the_layers():
+    network = build(ResNetShape(width=4)).eval().requires_grad_(False)
+    asked = {node.target for node in torch.fx.symbolic_trace(network).graph.nodes if node.op == "call_module"}
+    assert {"encoder.stage1.0.norm1", "encoder.stage1.0.conv1", "encoder.stage1.0.norm2"} <= asked

@@ -90,3 +90,20 @@ def test_where_the_box_ends_before_the_boundary_it_still_asks_for_numbers(norm: 
     inputs, labels = torch.rand(4, 3), torch.zeros(4, dtype=torch.long)
     found = FAB(norm(0.5), targets=1, steps=5)(classify, inputs, labels, Noise(0, torch.arange(4)))
     assert torch.equal(found, inputs)
+
+
+def pocket(points: Tensor) -> Tensor:
+    """Two classes in the plane: the second is right of 0.5, and in a pocket around (0.3, 0) that no slope tells of."""
+    hidden = (points - torch.tensor([0.3, 0.0])).norm(dim=1) < 0.05
+    lead = torch.where(hidden, 0.1, points[:, 0] - 0.5)
+    return torch.stack([torch.zeros_like(lead), lead], 1)
+
+
+def test_the_way_to_what_is_found_outside_is_looked_at_where_it_leaves_the_ball() -> None:
+    inputs, labels = torch.zeros(1, 2), torch.zeros(1, dtype=torch.long)
+    ball, noise = L2(0.3, OPEN), Noise(0, torch.arange(1))
+    found = FAB(ball, targets=1, steps=3)(pocket, inputs, labels, noise)
+    assert bool(wrong(pocket(found), labels).all())
+    assert 0.299 < float(ball.norm(found)) <= ball.radius
+    # This ball ends where the way is right.
+    assert torch.equal(FAB(L2(0.4, OPEN), targets=1, steps=3)(pocket, inputs, labels, noise), inputs)

@@ -1,0 +1,54 @@
+"""Doing several targets of a point side by side changes nothing but the time."""
+
+import pytest
+import torch
+
+from linear_oracle import inner_points
+from widemargin import L1, L2, OPEN, Linf
+from widemargin.measure.attacks import rows
+from widemargin.measure.attacks.apgd import TargetedAPGD
+from widemargin.measure.attacks.attack import Attack, Classifier, Noise, ShortestAttack
+from widemargin.measure.attacks.fab import FAB, ShortestFAB
+from widemargin.measure.attacks.rows import at_once, wrong
+
+
+def smooth(classes: int = 6) -> Classifier:
+    """Curved boundaries; row by row in double precision, so that no batch decides how sums are rounded."""
+    rng = torch.Generator().manual_seed(3)
+    into, out = (torch.randn(a, b, generator=rng).double() for a, b in ((12, 20), (20, classes)))
+
+    def classify(points: torch.Tensor) -> torch.Tensor:
+        hidden = (points.double()[:, :, None] * into).sum(1).tanh()
+        return (hidden[:, :, None] * out).sum(1)
+
+    return classify
+
+
+ATTACKS = [
+    TargetedAPGD(Linf(0.1, OPEN), 5, 20),
+    TargetedAPGD(L1(0.5, OPEN), 5, 20),
+    FAB(L2(0.15, OPEN), 5, 10),
+    FAB(Linf(0.05, OPEN), 5, 10, restarts=2),
+    ShortestFAB(L2(0.3, OPEN), 5, 10, restarts=2),
+]
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=repr)
+def test_targets_side_by_side_find_what_they_find_in_turn(
+    attack: Attack | ShortestAttack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classify = smooth()
+    inputs, labels = inner_points(classify, 30)
+    inputs, noise = inputs.double(), Noise(0, torch.arange(30))
+    found = []
+    for worth_a_call in (1, 60, 10_000):
+        monkeypatch.setattr(rows, "_ROWS_WORTH_A_CALL", worth_a_call)
+        found.append(attack(classify, inputs, labels, noise))
+    broken = wrong(classify(found[0]), labels)
+    assert 3 < int(broken.sum()) < 30 or isinstance(attack, ShortestFAB)
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=1e-12)
+    torch.testing.assert_close(found[2], found[0], rtol=0, atol=1e-12)
+
+
+def test_how_many_at_once() -> None:
+    assert [at_once(rows, 9) for rows in (0, 1, 50, 128, 256, 1000)] == [9, 9, 5, 2, 1, 1]
