@@ -2,12 +2,13 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import conv2d
 
 # Below it, or negative, a factor cannot be drawn out of a rectifier without loss.
 _LEAST_FACTOR = 1e-6
 
 
-def is_fixed(block: nn.Module, images: Tensor) -> bool:
+def is_fixed(block: nn.Module, images: object) -> bool:
     """Whether a block's normalisations no longer change and nobody looks at them: in eval mode, nothing trained in it.
 
     A tracer, whose images are none, wants the layers themselves, and so does whoever exports the network or hangs a
@@ -36,14 +37,18 @@ def rectified(norm: nn.BatchNorm2d, images: Tensor) -> tuple[Tensor, Tensor]:
 
 def convolved(conv: nn.Conv2d, images: Tensor, scale: Tensor) -> Tensor:
     """`conv(images * scale)` for a convolution without bias."""
-    return conv._conv_forward(images, conv.weight * scale.view(-1, 1, 1), None)
+    return _with_weight(conv, images, conv.weight * scale.view(-1, 1, 1))
 
 
 def normalised(conv: nn.Conv2d, norm: nn.BatchNorm2d, images: Tensor, scale: Tensor | None = None) -> Tensor:
     """`norm(conv(images * scale))` in eval mode for a convolution without bias, up to rounding: one convolution."""
     factor, shift = _as_factor_and_shift(norm)
     weight = conv.weight * factor.view(-1, 1, 1, 1)
-    return conv._conv_forward(images, weight if scale is None else weight * scale.view(-1, 1, 1), shift)
+    return _with_weight(conv, images, weight if scale is None else weight * scale.view(-1, 1, 1), shift)
+
+
+def _with_weight(conv: nn.Conv2d, images: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return conv2d(images, weight, bias, conv.stride, conv.padding, conv.dilation, conv.groups)
 
 
 def _is_plain(part: nn.Module, dtype: torch.dtype) -> bool:
