@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from widemargin.conduct.audit import Question, Subject, audit
+from widemargin.conduct.audit import Subject, audit
+from widemargin.conduct.audited import Question
 from widemargin.conduct.carry_out import carry_out
 from widemargin.conduct.task import digest, task_of
 from widemargin.data.images import ImageSet

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from widemargin.conduct import audit as module
-from widemargin.conduct.audit import Audit, Question, Subject, audit
+from widemargin.conduct.audit import Subject, audit
+from widemargin.conduct.audited import Audit, Question
 from widemargin.data.labelled import Labelled, Origin
 from widemargin.measure import curve, stand_in
 from widemargin.measure.attacks.apgd import APGD, TargetedAPGD

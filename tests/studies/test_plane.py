@@ -8,7 +8,7 @@ import rich.console
 
 import widemargin as wm
 from widemargin.conduct import audit
-from widemargin.conduct.audit import Question
+from widemargin.conduct.audited import Question
 from widemargin.measure.attacks.apgd import APGD
 from widemargin.measure.attacks.square import Square
 from widemargin.report.store import Store

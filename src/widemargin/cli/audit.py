@@ -17,8 +17,9 @@ from tyro.conf import Positional, arg
 from widemargin.cli.asked import data_asked, folder_for, place_of, with_tests
 from widemargin.cli.choice import ball_named
 from widemargin.cli.train import device_of
-from widemargin.conduct.audit import Audit as Audited
-from widemargin.conduct.audit import Question, Subject, audit
+from widemargin.conduct.audit import Subject, audit
+from widemargin.conduct.audited import Audit as Audited
+from widemargin.conduct.audited import Question
 from widemargin.conduct.model import load_model
 from widemargin.conduct.shares import Shares, patient
 from widemargin.data.labelled import Parts

@@ -7,16 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors.numpy import load_file, save
 from torch import Tensor
 
+from widemargin.conduct.audited import FORMAT, Array, Audit, Question, Shown
 from widemargin.conduct.shares import Shares
 from widemargin.data.examples import Chosen, Examples
 from widemargin.data.labelled import Labelled
@@ -25,19 +23,15 @@ from widemargin.measure.certified import certified, certified_radius
 from widemargin.measure.curve import robustness
 from widemargin.measure.diagnostics import Finding, all_findings, black_box, randomness, stood_in
 from widemargin.measure.distance import NOBODY, distances, shortest_attacks
-from widemargin.measure.draws import Draws, Finder, Judged, judged
-from widemargin.measure.interval import Counted, wilson
+from widemargin.measure.draws import Finder, Judged, judged
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.measure.stand_in import fooled, stand_in
-from widemargin.perturb.balls import L1, L2, Ball, Linf
+from widemargin.perturb.balls import L1, L2, Linf
 from widemargin.run import key_of
 from widemargin.train.checkpoint import write_whole
 from widemargin.train.processes import ALONE
 from widemargin.uncertainty.network import Network, in_eval_mode
 
-Array = NDArray[Any]
-FORMAT = 3
-"""Of what is saved and of audit.json; a newer one begins anew."""
 SHORTEST = "minimum-norm"
 """The name of DDN, FMN and FAB without a radius, among the attacks: what they find counts in every ball."""
 TRANSFER = "transfer from a stand-in"
@@ -48,30 +42,6 @@ FITTED = 500
 """Points whose answers a stand-in is fitted to."""
 DIAGNOSED = 200
 """Points for the diagnoses, which need no more."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked: of how many points, in which balls, all of one norm and growing."""
-
-    balls: tuple[Ball, ...]
-    points: int = 1_000
-    seed: int = 0
-    chunk: int = 100
-    """Points that are attacked together, and saved together: more are quicker, fewer lose less."""
-
-    def __post_init__(self) -> None:
-        if not self.balls:
-            raise ValueError("an audit needs at least 1 radius, got none")
-        if self.points < 1 or self.chunk < 1:
-            raise ValueError(f"an audit needs at least 1 point and chunks of 1, got {self.points} and {self.chunk}")
-
-    def chunks(self, rows: int) -> list[Tensor]:
-        """Row numbers, in an order that the seed decides: wherever an audit ends, it has seen a fair sample."""
-        return list(self.order(rows)[: self.points].split(self.chunk))
-
-    def order(self, rows: int) -> Tensor:
-        return torch.randperm(rows, generator=torch.Generator().manual_seed(self.seed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,144 +61,6 @@ class Subject:
 
     def key(self, question: Question) -> str:
         return key_of(FORMAT, self.digest, self.examples.origin.digest, len(self.examples), question)
-
-
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """A few images that are right and nearest to another class, and where they are wrong."""
-
-    before: Array
-    after: Array
-    labels: Array
-    answers: Array
-    """At the place where they are wrong."""
-    margins: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """What was found, point by point; everything else follows from it."""
-
-    name: str
-    data: str
-    classes: tuple[str, ...]
-    question: Question
-    attacks: tuple[str, ...]
-    points: dict[str, Array]
-    """`row`, `label`, `answer`; `breaks` (from which ball on it is wrong) and `by` whom; `margin`; `place` where it is
-    wrong and the `way` there; `certified`, NaN where there is no certificate."""
-    findings: tuple[Finding, ...]
-    asked: int
-    """How many points there should be; fewer if the time was up."""
-    draws: Draws | None
-    """None where nothing is drawn."""
-    notes: tuple[str, ...]
-    seconds: float
-    shown: Shown | None = None
-    """None where points are no images."""
-
-    @property
-    def n(self) -> int:
-        return len(self.points["row"])
-
-    @property
-    def clean(self) -> Counted:
-        return wilson(int((self.points["answer"] == self.points["label"]).sum()), self.n)
-
-    @property
-    def robust(self) -> tuple[Counted, ...]:
-        return tuple(wilson(int((self.points["breaks"] > i).sum()), self.n) for i in range(len(self.question.balls)))
-
-    @property
-    def certified(self) -> tuple[Counted, ...] | None:
-        if bool(np.isnan(self.points["certified"]).any()):
-            return None
-        return tuple(
-            wilson(int(((self.points["certified"] >= ball.radius) & self.right).sum()), self.n)
-            for ball in self.question.balls
-        )
-
-    @property
-    def right(self) -> Array:
-        return np.asarray(self.points["answer"] == self.points["label"])
-
-    @cached_property
-    def broken_by(self) -> dict[str, list[int]]:
-        """For every attack and ball, how many points were first seen broken there by it."""
-        found = {}
-        for number, name in enumerate(self.attacks):
-            own = self.points["by"] == number
-            found[name] = [int((own & (self.points["breaks"] == i)).sum()) for i in range(len(self.question.balls))]
-        return found
-
-    @property
-    def norm(self) -> str:
-        return type(self.question.balls[0]).__name__.lower()
-
-    def summary(self) -> dict[str, Any]:
-        """All figures, with what it takes to trust and repeat them."""
-        margin, certified = self.points["margin"], self.certified
-        shares = (0.05, 0.25, 0.5, 0.75, 0.95)
-        quantiles = {f"{share:g}": _plain(np.quantile(margin, share, method="inverted_cdf")) for share in shares}
-        robust = [
-            {
-                "norm": self.norm,
-                "eps": ball.radius,
-                "accuracy": counted.share,
-                "n": self.n,
-                "low": counted.low,
-                "high": counted.high,
-                "attacks": list(self.attacks),
-                "certified": None if certified is None else certified[i].share,
-            }
-            for i, (ball, counted) in enumerate(zip(self.question.balls, self.robust, strict=True))
-        ]
-        return {
-            "version": FORMAT,
-            "model": self.name,
-            "data": self.data,
-            "box": repr(self.question.balls[0].box),
-            "n": self.n,
-            "asked": self.asked,
-            "seed": self.question.seed,
-            "draws": None if self.draws is None else asdict(self.draws),
-            "clean": self.clean.share,
-            "clean_low": self.clean.low,
-            "clean_high": self.clean.high,
-            "robust": robust,
-            "broken_by": self.broken_by,
-            "margin": {
-                "norm": self.norm,
-                "min": _plain(margin.min()),
-                "mean": _plain(margin.mean()),
-                "quantiles": quantiles,
-                "unbroken": int(np.isinf(margin).sum()),
-            },
-            "findings": [
-                {**asdict(finding), "numbers": {name: _plain(number) for name, number in finding.numbers.items()}}
-                for finding in self.findings
-            ],
-            "notes": list(self.notes),
-            "seconds": round(self.seconds, 1),
-            "versions": {name: version(name) for name in ("widemargin", "torch", "numpy")},
-        }
-
-    def per_point(self) -> list[dict[str, Any]]:
-        """One plain row for every point."""
-        names = ("row", "label", "answer", "breaks", "by", "margin", "certified")
-        columns = [self.points[name].tolist() for name in names]
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-        radii = [*(ball.radius for ball in self.question.balls), None]
-        for row in rows:
-            row["by"] = None if row["by"] == NOBODY else self.attacks[row["by"]]
-            row["breaks"] = radii[row["breaks"]]
-            row["margin"], row["certified"] = _plain(row["margin"]), _plain(row["certified"])
-        return rows
-
-
-def _plain(number: float) -> float | None:
-    """JSON has no infinity and no NaN."""
-    return float(number) if np.isfinite(number) else None
 
 
 Tick = Callable[[int, int], None]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from widemargin.conduct.audit import Audit
+from widemargin.conduct.audited import Audit
 from widemargin.measure.diagnostics import Finding
 from widemargin.report.document import Picture, Remark, Report, Tone
 from widemargin.report.figures import COLOURS, Array, bare, panels
