@@ -201,6 +201,16 @@ def test_a_row_gets_the_same_record_in_every_selection(tmp_path: Path) -> None:
     assert not np.array_equal(other["margin"], fewer.points["margin"])
 
 
+def test_a_transfer_that_refutes_a_certificate_is_an_error() -> None:
+    points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
+    moved = {"distance": np.array([0.05, np.inf]), "agreement": np.ones(1), "kind": np.frombuffer(b"MLP", np.uint8)}
+    question = Question((Linf(0.1),))
+    module._with_stand_in({**points, "certified": np.array([np.nan, 0.1])}, moved, question, 0)
+    points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
+    with pytest.raises(ValueError, match="certified up to 0.07, but a wrong place was found at 0.05"):
+        module._with_stand_in({**points, "certified": np.array([0.07, 0.1])}, moved, question, 0)
+
+
 def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounded so finely that the margins are those of a linear network, and no gradient is left."""
     monkeypatch.setattr(module, "standard", lambda ball, classes: (APGD(ball, steps=2), Square(ball, queries=1)))

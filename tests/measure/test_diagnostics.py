@@ -253,6 +253,7 @@ def test_more_steps() -> None:
     assert d.more_steps(few, torch.arange(1000) < 405).verdict == "fine"
     assert d.more_steps(few, torch.arange(1000) < 406).verdict == "suspicious"
     assert d.more_steps(few, torch.arange(1000) < 500).verdict == "wrong"
+    assert [d.more_steps(few[385:415], torch.arange(30) < n).verdict for n in (16, 17)] == ["fine", "wrong"]
 
 
 def test_loss_surface() -> None:

@@ -20,7 +20,7 @@ from widemargin.data.examples import Chosen, Examples
 from widemargin.data.labelled import Labelled
 from widemargin.measure.attacks.standard import standard
 from widemargin.measure.certified import certified, certified_radius
-from widemargin.measure.curve import robustness
+from widemargin.measure.curve import check_certificates, robustness
 from widemargin.measure.diagnostics import Finding, all_findings, black_box, randomness, stood_in
 from widemargin.measure.distance import NOBODY, distances, shortest_attacks
 from widemargin.measure.draws import Finder, Judged, judged
@@ -160,6 +160,8 @@ def _with_stand_in(points: dict[str, Array], moved: dict[str, Array], question: 
     from_ball = np.minimum(np.searchsorted(radii, distance[broken] * (1 - 1e-5)), len(radii) - 1)
     points["breaks"][broken], points["by"][broken] = from_ball, number
     points["margin"] = np.minimum(points["margin"], distance)
+    # NaN, where there is no certificate, refutes nothing.
+    check_certificates(torch.from_numpy(points["margin"]), torch.from_numpy(points["certified"]))
     kind = bytes(moved["kind"]).decode()
     return stood_in(torch.from_numpy(~standing), torch.from_numpy(broken), kind, float(moved["agreement"][0]))
 

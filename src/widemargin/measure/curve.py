@@ -138,7 +138,7 @@ def robustness(
             raise ValueError("the progress is that of other examples or balls: begin anew with progress=None")
         while bool(state.open.any()):
             state = _step(network, examples, balls, made, seed, rows, state)
-            _check_certificates(state, certified)
+            check_certificates(state.distance, certified)
             if tick is not None:
                 tick(state)
     return Curve(balls, state, seed)
@@ -266,11 +266,12 @@ def _checked(balls: Sequence[Ball]) -> tuple[Ball, ...]:
     return tuple(balls)
 
 
-def _check_certificates(state: Progress, certified: Tensor) -> None:
-    refuted = ((state.distance > 0) & (state.distance < certified * (1 - 1e-4))).nonzero()[:, 0]
+def check_certificates(distance: Tensor, certified: Tensor) -> None:
+    """No wrong place may be nearer than what is certified; distances of 0 are of points that were wrong before."""
+    refuted = ((distance > 0) & (distance < certified * (1 - 1e-4))).nonzero()[:, 0]
     if len(refuted):
         one = int(refuted[0])
         raise ValueError(
             f"point {one} is certified up to {float(certified[one]):.6g}, but a wrong place was found at "
-            f"{float(state.distance[one]):.6g}: the certificate does not hold for this network"
+            f"{float(distance[one]):.6g}: the certificate does not hold for this network"
         )
