@@ -23,7 +23,7 @@ from widemargin.measure.attacks.losses import Margin
 from widemargin.measure.attacks.nearer import Norm
 from widemargin.measure.attacks.square import Square
 from widemargin.measure.diagnostics import modes
-from widemargin.perturb.balls import L2, OPEN, Ball, Box
+from widemargin.perturb.balls import L2, OPEN, Ball, Box, Linf
 from widemargin.report.audit_page import page
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
@@ -207,7 +207,7 @@ def test_a_transfer_that_refutes_a_certificate_is_an_error() -> None:
     question = Question((Linf(0.1),))
     module._with_stand_in({**points, "certified": np.array([np.nan, 0.1])}, moved, question, 0)
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
-    with pytest.raises(ValueError, match="certified up to 0.07, but a wrong place was found at 0.05"):
+    with pytest.raises(ValueError, match=r"certified up to 0\.07, but a wrong place was found at 0\.05"):
         module._with_stand_in({**points, "certified": np.array([0.07, 0.1])}, moved, question, 0)
 
 

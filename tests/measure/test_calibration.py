@@ -19,6 +19,7 @@ from widemargin.measure.calibration import (
     wrong_from_right,
 )
 from widemargin.networks.mlp import MLP
+from widemargin.perturb.objectives import CLIMBED
 from widemargin.report.figures import draw_reliability, panels
 from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.uncertainty.abreast import Abreast
@@ -241,3 +242,7 @@ def test_doubts_of_one_member_leave_out_what_it_has_not_and_need_no_mistakes() -
     assert list(found.by) == ["entropy", "variation ratio", "gap"]
     assert found.by["entropy"].wrong_from_right is None
     assert found.by["entropy"].outside_from_inside == {}
+
+
+def test_every_measure_can_be_climbed() -> None:
+    assert list(CLIMBED) == list(UNCERTAINTIES)

@@ -22,12 +22,8 @@ from widemargin.networks.named import NAMED, DropoutResNetShape, LeNetShape
 from widemargin.networks.spectral import ResidualShape
 from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Ball, Box, Linf
 from widemargin.perturb.objectives import (
+    CLIMBED,
     Objective,
-    perturbed_gap,
-    perturbed_log_entropy,
-    perturbed_log_expected_entropy,
-    perturbed_log_mutual_information,
-    perturbed_log_variation_ratio,
 )
 from widemargin.perturb.search import Search
 from widemargin.plan import (
@@ -72,14 +68,7 @@ _DECAYS: dict[str, Decay] = {
     "multistep": Multistep(),
     "cosine": Cosine(),
 }
-# In log form, which has the same maximisers: a search must not lose its gradient where the network is sure.
-MEASURES: dict[str, Objective] = {
-    "entropy": perturbed_log_entropy,
-    "mutual-information": perturbed_log_mutual_information,
-    "expected-entropy": perturbed_log_expected_entropy,
-    "variation-ratio": perturbed_log_variation_ratio,
-    "gap": -perturbed_gap,
-}
+MEASURES: dict[str, Objective] = {name.replace(" ", "-"): measure for name, measure in CLIMBED.items()}
 
 
 @dataclass(frozen=True)

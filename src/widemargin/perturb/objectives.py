@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -208,3 +208,13 @@ consistency = _label_free("consistency", _consistency, flat_at_center=True)
 """KL(clean || perturbed) with the clean answer held fixed: what VAT descends, so that only the perturbed one moves."""
 soft_cross_entropy = _label_free("soft_cross_entropy", _soft_cross_entropy, flat_at_center=True)
 """Cross-entropy of the perturbed answer under the clean one: TRADES as the paper's tables use it."""
+
+# In log form, which has the same maximisers: a search must not lose its gradient where the network is sure.
+CLIMBED: Mapping[str, Objective] = {
+    "entropy": perturbed_log_entropy,
+    "mutual information": perturbed_log_mutual_information,
+    "expected entropy": perturbed_log_expected_entropy,
+    "variation ratio": perturbed_log_variation_ratio,
+    "gap": -perturbed_gap,
+}
+"""What a search climbs for each measure of uncertainty, by the names of `UNCERTAINTIES`."""

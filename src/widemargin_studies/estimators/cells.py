@@ -11,14 +11,7 @@ from widemargin.measure.calibration import UNCERTAINTIES
 from widemargin.networks.mlp import Widths
 from widemargin.networks.named import LeNetShape
 from widemargin.perturb.balls import OPEN, Ball, Linf
-from widemargin.perturb.objectives import (
-    Objective,
-    perturbed_gap,
-    perturbed_log_entropy,
-    perturbed_log_expected_entropy,
-    perturbed_log_mutual_information,
-    perturbed_log_variation_ratio,
-)
+from widemargin.perturb.objectives import CLIMBED
 from widemargin.plan import Adam, Cosine, Plan, Updates
 from widemargin.recipes import udp
 from widemargin.run import DeepKernelGP, DropoutDraws, Estimator, Members, OneNetwork, Trial
@@ -31,13 +24,6 @@ MEMBERS = 5
 DROPOUT = 0.1
 
 ENTROPY, INFORMATION, EXPECTED, VARIATION, GAP = UNCERTAINTIES
-CLIMBED: Mapping[str, Objective] = {
-    ENTROPY: perturbed_log_entropy,
-    INFORMATION: perturbed_log_mutual_information,
-    EXPECTED: perturbed_log_expected_entropy,
-    VARIATION: perturbed_log_variation_ratio,
-    GAP: -perturbed_gap,
-}
 
 SINGLE, LAPLACE = "single", "Laplace"
 _LAST = LastDropout()
