@@ -10,7 +10,13 @@ from widemargin.data.images import ImageSet
 from widemargin.measure.margin import margins
 from widemargin.measure.robustness import pgd_attack
 from widemargin.perturb.balls import OPEN, Linf
-from widemargin.perturb.objectives import Objective, perturbed_gap, perturbed_log_entropy, perturbed_log_variation_ratio
+from widemargin.perturb.objectives import (
+    CLIMBED,
+    Objective,
+    perturbed_gap,
+    perturbed_log_entropy,
+    perturbed_log_variation_ratio,
+)
 from widemargin.recipes import udp
 from widemargin.report import study
 from widemargin.report.store import Store, Stored
@@ -20,7 +26,6 @@ from widemargin.workers import Workers
 from widemargin_studies import estimators, plane
 from widemargin_studies.estimators import STUDY, judged, told
 from widemargin_studies.estimators.cells import (
-    CLIMBED,
     CORRIDOR,
     DIGITS,
     ENTROPY,

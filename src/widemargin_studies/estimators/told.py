@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from widemargin.measure.calibration import Bins
 from widemargin.measure.margin import Margins
+from widemargin.perturb.objectives import CLIMBED
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import Picture as Regions
 from widemargin.report.figures import draw_regions, draw_reliability, label_grid, panels
@@ -18,7 +19,6 @@ from widemargin.report.tables import Table, mean_std
 from widemargin.run import DeepKernelGP
 from widemargin_studies import fig3, plane
 from widemargin_studies.estimators.cells import (
-    CLIMBED,
     CORRIDOR,
     DIGITS,
     DROPOUT,
