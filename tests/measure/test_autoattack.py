@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import L1, L2, MLP, OPEN, Box, Linf, Network, Single, at_input
+from widemargin.data.examples import Chosen
 from widemargin.data.toy import Cloud
 from widemargin.measure.attacks.apgd import APGD, TargetedAPGD
 from widemargin.measure.attacks.attack import Attack, Noise
@@ -81,6 +82,16 @@ def test_each_attack_is_alone_what_it_is_in_a_batch(ball: Ball) -> None:
             together = attack(network, inputs, labels, Noise(0, rows))
             alone = attack(network, inputs[7:8], labels[7:8], Noise(0, rows[7:8]))
             assert torch.allclose(together[7:8], alone, atol=1e-5)
+
+
+def test_a_selection_is_attacked_as_in_the_whole() -> None:
+    network = convolution()
+    examples, ball, some = images(network), L2(0.5), torch.tensor([20, 3, 11, 7])
+    attacks = small(ball, 10)
+    whole = autoattack(network, examples, ball, attacks, rows=some)
+    selected = autoattack(network, Chosen(examples, some), ball, attacks)
+    assert torch.equal(selected.points, whole.points)
+    assert selected.rows.tolist() == [0, 1, 2, 3]
 
 
 def test_leaves_the_network_as_it_was() -> None:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from widemargin.data.examples import Examples
+from widemargin.data.examples import Examples, row_numbers
 from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, share
 from widemargin.measure.attacks.attack import Attack, Noise
 from widemargin.measure.attacks.pooling import quick_pooling
@@ -79,7 +79,7 @@ def autoattack(
     """All attacks in turn (by default the standard's, for as many classes as the network has) on all examples.
 
     Inputs are attacked, also of a network that is cut elsewhere.  What is drawn for an example follows from the seed
-    and its row.  `rows` selects examples: all by default.
+    and its row in the whole data, also of a selection.  `rows` selects examples: all by default.
     """
     return Attacked.joined(list(autoattack_batches(network, examples, ball, attacks, seed, rows)))
 
@@ -104,7 +104,8 @@ def autoattack_batches(
         ball.box.check(inputs)
         with under_attack(network):
             made = standard(ball, _classes(network, inputs)) if attacks is None else tuple(attacks)
-            yield _attacked(network, made, inputs, labels, Noise(seed, own.to(inputs.device)))
+            noise = Noise(seed, row_numbers(examples, own).to(inputs.device))
+            yield _attacked(network, made, inputs, labels, noise, own)
 
 
 @contextmanager
@@ -126,7 +127,9 @@ def _classes(network: Network, inputs: Points) -> int:
         return int(network(inputs[:1]).shape[-1])
 
 
-def _attacked(network: Network, attacks: tuple[Attack, ...], inputs: Points, labels: Labels, noise: Noise) -> Attacked:
+def _attacked(
+    network: Network, attacks: tuple[Attack, ...], inputs: Points, labels: Labels, noise: Noise, rows: Tensor
+) -> Attacked:
     points = inputs.clone()
     with torch.no_grad():
         broken_by = torch.where(named_right(network(inputs), labels), ROBUST, CLEAN)
@@ -139,4 +142,4 @@ def _attacked(network: Network, attacks: tuple[Attack, ...], inputs: Points, lab
             broken = ~named_right(network(found), labels[left])
         broken_by[left[broken]] = number
         points[left[broken]] = found[broken]
-    return Attacked(tuple(attack.name for attack in attacks), noise.rows.cpu(), broken_by.cpu(), points)
+    return Attacked(tuple(attack.name for attack in attacks), rows.cpu(), broken_by.cpu(), points)
