@@ -3,9 +3,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from widemargin.networks.folding import is_fixed
 from widemargin.networks.named import DropoutResNetShape, ResNetShape
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
+from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.dropout import MCDropout
 
 THIN = [ResNetShape(width=4), ResNetShape(width=4, he_normal=True), DropoutResNetShape(width=4)]
 
@@ -143,7 +144,7 @@ def test_refuses_a_dropout_that_is_no_probability(make, dropout):
 
 @pytest.mark.parametrize("shape", THIN, ids=repr)
 @pytest.mark.parametrize("positive", [True, False])
-def test_fixed_normalisations_agree_with_the_layers_one_by_one(shape, positive, monkeypatch):
+def test_fixed_normalisations_agree_with_the_layers_one_by_one(shape, positive):
     network, images = build(shape), noise(3, 3, 16, 16).requires_grad_()
     with_lively_norms(network)
     if positive:
@@ -151,35 +152,95 @@ def test_fixed_normalisations_agree_with_the_layers_one_by_one(shape, positive, 
             for module in network.modules():
                 if isinstance(module, nn.BatchNorm2d):
                     module.weight.abs_().add_(0.1)
-    layered, quick = network(images), network.requires_grad_(False)(images)
+    layered, together = network(images), network.requires_grad_(False)(images)
     with torch.no_grad():
         answered = network(images)
-    torch.testing.assert_close(quick, layered)
+    torch.testing.assert_close(together, layered)
     torch.testing.assert_close(answered, layered)
     weights = noise(*layered.shape)
-    slopes = [torch.autograd.grad((answer * weights).sum(), images)[0] for answer in (quick, layered)]
+    slopes = [torch.autograd.grad((answer * weights).sum(), images)[0] for answer in (together, layered)]
     torch.testing.assert_close(*slopes)
-    # In the quick way no normalisation of a block is asked.
-    monkeypatch.setattr(nn.BatchNorm2d, "forward", lambda norm, given: torch.full_like(given, torch.nan))
-    assert network.encoder.stage1[0](noise(2, 4, 8, 8)).isfinite().all()
+    assert quick(network)
 
 
-def test_the_quick_way_is_closed_to_whoever_trains_or_looks_inside():
-    block, images = build(ResNetShape(width=4)).encoder.stage1[0], noise(2, 4, 8, 8)
-    assert not is_fixed(block, images)
-    assert not is_fixed(block.eval(), images)
+def quick(network: nn.Module) -> bool:
+    """Whether the first block takes the quick way, seen from outside: its normalisations are not asked."""
+    block, images, asked = network.encoder.stage1[0], noise(2, 4, 8, 8), []
+    forward = nn.BatchNorm2d.forward
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nn.BatchNorm2d, "forward", lambda norm, given: asked.append(norm) or forward(norm, given))
+        block(images)
+    return not asked
+
+
+def replaced_convolution(block: nn.Module) -> None:
+    class Own(nn.Conv2d):
+        pass
+
+    block.conv1 = Own(4, 4, 3, padding=1, bias=False).requires_grad_(False)
+
+
+CHANGES = {
+    "trained": lambda block: block.conv1.weight.requires_grad_(True),
+    "train mode": lambda block: block.train(),
+    "one norm in train mode": lambda block: block.norm2.train(),
+    "forward hook": lambda block: block.norm2.register_forward_hook(lambda *_: None),
+    "backward hook": lambda block: block.conv1.register_full_backward_hook(lambda *_: None),
+    "bias": lambda block: setattr(block, "conv1", nn.Conv2d(4, 4, 3, padding=1).requires_grad_(False)),
+    "padding": lambda block: setattr(block.conv1, "padding_mode", "reflect"),
+    "own kind of convolution": replaced_convolution,
+    "no factors": lambda block: setattr(block, "norm2", nn.BatchNorm2d(4, affine=False).eval()),
+    "no averages": lambda block: setattr(
+        block, "norm2", nn.BatchNorm2d(4, track_running_stats=False).eval().requires_grad_(False)
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", [ResNetShape(width=4), DropoutResNetShape(width=4)], ids=repr)
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_quick_way_is_closed_to_what_it_does_not_compute(shape, change):
+    network = build(shape).eval().requires_grad_(False)
+    assert quick(network)
+    CHANGES[change](network.encoder.stage1[0])
+    assert not quick(network)
+
+
+@pytest.mark.parametrize("shape", [ResNetShape(width=4), DropoutResNetShape(width=4)], ids=repr)
+def test_the_quick_way_is_open_without_gradients_and_closed_to_transforms(shape):
+    network = build(shape).eval()
+    assert not quick(network)
     with torch.no_grad():
-        assert is_fixed(block, images)
-    block.requires_grad_(False)
-    assert is_fixed(block, images)
-    assert not is_fixed(block, images.double())
-    seen = []
-    hook = block.norm2.register_forward_hook(lambda module, given, answer: seen.append(answer))
-    block(images)
+        assert quick(network)
+    network.requires_grad_(False)
+    images = noise(3, 3, 8, 8)
+    stacked, buffers = torch.func.stack_module_state([network, network])
+    answers = torch.vmap(lambda p, b: torch.func.functional_call(network, (p, b), (images,)))(stacked, buffers)
+    torch.testing.assert_close(answers[1], network(images))
+
+
+def test_dropout_draws_take_the_quick_way_too():
+    network = build(DropoutResNetShape(width=4)).eval().requires_grad_(False)
+    drawn, images = MCDropout(at_input(network), 3).eval(), noise(2, 3, 8, 8)
+    expected = drawn(images)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("widemargin.networks.resnet.may_fold", lambda *layers: False)
+        torch.testing.assert_close(drawn(images), expected)
+        patch.setattr(nn.BatchNorm2d, "forward", lambda norm, given: torch.full_like(given, torch.nan))
+        assert drawn(images).isnan().any()
+    asked = []
+    forward = nn.BatchNorm2d.forward
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nn.BatchNorm2d, "forward", lambda norm, given: asked.append(norm) or forward(norm, given))
+        drawn(images)
+    # The stem's, and those of three bypasses.
+    assert len(asked) == 4
+
+
+def test_a_hook_on_a_bypass_is_called():
+    block, seen = build(DropoutResNetShape(width=4)).eval().requires_grad_(False).encoder.stage2[0], []
+    block.bypass.register_forward_hook(lambda *given: seen.append(given))
+    block(noise(2, 4, 8, 8))
     assert len(seen) == 1
-    hook.remove()
-    assert is_fixed(block, images)
-    assert not is_fixed(block.train(), images)
 
 
 def test_a_trace_holds_the_layers():

@@ -161,7 +161,7 @@ def _with_stand_in(points: dict[str, Array], moved: dict[str, Array], question: 
     points["breaks"][broken], points["by"][broken] = from_ball, number
     points["margin"] = np.minimum(points["margin"], distance)
     # NaN, where there is no certificate, refutes nothing.
-    check_certificates(torch.from_numpy(points["margin"]), torch.from_numpy(points["certified"]))
+    check_certificates(*(torch.from_numpy(points[name]) for name in ("margin", "certified", "row")))
     kind = bytes(moved["kind"]).decode()
     return stood_in(torch.from_numpy(~standing), torch.from_numpy(broken), kind, float(moved["agreement"][0]))
 
@@ -228,14 +228,14 @@ def _asked(subject: Subject, question: Question, rows: Tensor, certify: bool) ->
     classes = _classes(subject)
     norm = type(largest)
     assert norm in (Linf, L2, L1)
-    shortest = judges.shortest(shortest_attacks(norm, largest.box, classes), largest.box)
+    shortest = judges.shortest(shortest_attacks(norm, largest.box, classes, judges.rows_at_once), largest.box)
     found = distances(network, examples, norm, largest.box, shortest, question.seed, judges.rows_at_once)
     way = found.distance.cpu().double()
     curve = robustness(
         network,
         examples,
         question.balls,
-        lambda ball: judges.within(standard(ball, classes)),
+        lambda ball: judges.within(standard(ball, classes, judges.rows_at_once)),
         known_below=proven if certify else None,
         known_above=torch.where(way > 0, way, torch.inf),
         seed=question.seed,

@@ -63,8 +63,8 @@ def _check_suffix(to: Path) -> None:
 
 
 def _write_weights(module: nn.Module, inputs: Tensor, to: Path) -> None:
-    plain = {name: value.detach().contiguous().clone() for name, value in module.state_dict().items()}
-    write_whole(to, save(plain, {"format": "pt"}))
+    weights = {name: value.detach().contiguous().clone() for name, value in module.state_dict().items()}
+    write_whole(to, save(weights, {"format": "pt"}))
 
 
 def _write_program(module: nn.Module, inputs: Tensor, to: Path) -> None:

@@ -39,4 +39,4 @@ class Chosen:
 
 def row_numbers(examples: Examples, rows: Tensor) -> Tensor:
     """In the whole set.  What is drawn for an example follows from that, so that it is the same in every selection."""
-    return examples.rows[rows] if isinstance(examples, Chosen) else rows
+    return row_numbers(examples.of, examples.rows[rows]) if isinstance(examples, Chosen) else rows

@@ -103,7 +103,7 @@ def autoattack_batches(
         inputs, labels = examples.batch(own)
         ball.box.check(inputs)
         with under_attack(network):
-            made = standard(ball, _classes(network, inputs)) if attacks is None else tuple(attacks)
+            made = standard(ball, _classes(network, inputs), rows_at_once) if attacks is None else tuple(attacks)
             noise = Noise(seed, row_numbers(examples, own).to(inputs.device))
             yield _attacked(network, made, inputs, labels, noise, own)
 

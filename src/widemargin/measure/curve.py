@@ -132,13 +132,15 @@ def robustness(
     check_alone(network)
     with under_attack(network):
         classes = class_count(network, examples)
-        made = attacks or (lambda ball: standard(ball, classes))
+        made = attacks or (lambda ball: standard(ball, classes, rows))
         state = _begun(network, examples, balls, certified, seen, rows) if progress is None else progress
+        numbers = row_numbers(examples, torch.arange(len(examples)))
+        check_certificates(state.distance, certified, numbers)
         if len(state.breaks) != len(examples) or int(state.breaks.max()) > len(balls):
             raise ValueError("the progress is that of other examples or balls: begin anew with progress=None")
         while bool(state.open.any()):
             state = _step(network, examples, balls, made, seed, rows, state)
-            check_certificates(state.distance, certified)
+            check_certificates(state.distance, certified, numbers)
             if tick is not None:
                 tick(state)
     return Curve(balls, state, seed)
@@ -266,12 +268,15 @@ def _checked(balls: Sequence[Ball]) -> tuple[Ball, ...]:
     return tuple(balls)
 
 
-def check_certificates(distance: Tensor, certified: Tensor) -> None:
-    """No wrong place may be nearer than what is certified; distances of 0 are of points that were wrong before."""
+def check_certificates(distance: Tensor, certified: Tensor, numbers: Tensor) -> None:
+    """No wrong place may be nearer than what is certified; distances of 0 are of points that were wrong before.
+
+    `numbers` are those of the points in the data.
+    """
     refuted = ((distance > 0) & (distance < certified * (1 - 1e-4))).nonzero()[:, 0]
     if len(refuted):
         one = int(refuted[0])
         raise ValueError(
-            f"point {one} is certified up to {float(certified[one]):.6g}, but a wrong place was found at "
+            f"point {int(numbers[one])} is certified up to {float(certified[one]):.6g}, but a wrong place was found at "
             f"{float(distance[one]):.6g}: the certificate does not hold for this network"
         )

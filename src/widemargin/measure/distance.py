@@ -17,7 +17,7 @@ from widemargin.measure.attacks.fab import ShortestFAB
 from widemargin.measure.attacks.fmn import FMN
 from widemargin.measure.attacks.nearer import Nearest, Norm, firm
 from widemargin.measure.attacks.polished import polished
-from widemargin.measure.attacks.rows import wrong
+from widemargin.measure.attacks.rows import ENOUGH_ROWS, wrong
 from widemargin.measure.autoattack import under_attack
 from widemargin.perturb.balls import L2, UNIT, Box
 from widemargin.shapes import Labels, PerSample, Points
@@ -94,14 +94,16 @@ class Distances:
         return {repr(attack): int((self.by == i).sum()) for i, attack in enumerate(self.attacks)}
 
 
-def shortest_attacks(norm: Norm, box: Box, classes: int) -> tuple[ShortestAttack, ...]:
+def shortest_attacks(norm: Norm, box: Box, classes: int, rows_at_once: int = ENOUGH_ROWS) -> tuple[ShortestAttack, ...]:
     """Three, because each fails on some networks: the least of them all is the margin.
 
     The best comes first: what the others find is followed to the boundary only where it may be nearer.
+    `rows_at_once` bounds the memory: see `ShortestFAB`.
     """
     targets = min(3, classes - 1)
     untargeted = DDN(box) if norm is L2 else FMN(norm, box, steps=50)
-    return (FMN(norm, box, targets=targets), untargeted, ShortestFAB(norm(1.0, box), targets, steps=20))
+    fab = ShortestFAB(norm(1.0, box), targets, steps=20, rows_at_once=min(rows_at_once, ENOUGH_ROWS))
+    return (FMN(norm, box, targets=targets), untargeted, fab)
 
 
 def distances(
@@ -121,7 +123,7 @@ def distances(
     """
     check_alone(network)
     with under_attack(network):
-        made = shortest_attacks(norm, box, class_count(network, examples)) if attacks is None else tuple(attacks)
+        made = shortest_attacks(norm, box, class_count(network, examples), rows) if attacks is None else tuple(attacks)
         if not made:
             raise ValueError("distances need at least one attack, got none")
         found = []

@@ -3,24 +3,27 @@
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 # Below it, or negative, a factor cannot be drawn out of a rectifier without loss.
 _LEAST_FACTOR = 1e-6
 
 
-def is_fixed(block: nn.Module, images: object) -> bool:
-    """Whether a block's normalisations no longer change and nobody looks at them: in eval mode, nothing trained in it.
+def may_fold(images: object, *layers: nn.Module | None) -> bool:
+    """Whether these layers may be computed together: they are what they seem, are fixed, and nobody looks at them.
 
-    A tracer, whose images are none, wants the layers themselves, and so does whoever exports the network or hangs a
-    hook on one of them.  On processors only, where it was measured.
+    Whoever traces, exports or transforms the network wants the layers themselves, and so does whoever hangs a hook on
+    one of them.  On processors and in the precisions for which it was measured.
     """
     return (
-        not block.training
-        and type(images) is Tensor
+        type(images) is Tensor
         and images.device.type == "cpu"
+        and images.dtype in (torch.float32, torch.float64)
         and not torch.compiler.is_compiling()
-        and not (torch.is_grad_enabled() and any(parameter.requires_grad for parameter in block.parameters()))
-        and all(_is_plain(part, images.dtype) for part in block.modules())
+        and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        and torch._C._functorch.maybe_current_level() is None
+        and not nn.modules.module._has_any_global_hook()
+        and all(_is_fixed(layer, images.dtype) for layer in layers if layer is not None)
     )
 
 
@@ -51,12 +54,23 @@ def _with_weight(conv: nn.Conv2d, images: Tensor, weight: Tensor, bias: Tensor |
     return conv2d(images, weight, bias, conv.stride, conv.padding, conv.dilation, conv.groups)
 
 
-def _is_plain(part: nn.Module, dtype: torch.dtype) -> bool:
-    if part._forward_hooks or part._forward_pre_hooks:
+def _is_fixed(layer: nn.Module, dtype: torch.dtype) -> bool:
+    if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in layer.parameters()):
         return False
-    # Neither spread over processes nor, in mixed precision, of another precision than the images.
-    norm = isinstance(part, nn.modules.batchnorm._BatchNorm)
-    return not norm or (type(part) is nn.BatchNorm2d and part.weight.dtype == dtype)
+    if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks:
+        return False
+    # A weight may be bounded by a parametrization; any other subclass may compute what it likes.
+    kind = type_before_parametrizations(layer)
+    if kind is nn.Conv2d:
+        return layer.bias is None and layer.padding_mode == "zeros" and layer.weight.dtype == dtype
+    # Neither spread over processes nor in train mode on its own.
+    return (
+        kind is nn.BatchNorm2d
+        and not layer.training
+        and layer.running_mean is not None
+        and isinstance(layer.weight, Tensor)
+        and layer.weight.dtype == dtype
+    )
 
 
 def _as_factor_and_shift(norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:

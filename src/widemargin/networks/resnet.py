@@ -4,11 +4,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any, cast, final
+from typing import Any, final
 
 from torch import Tensor, nn
 
-from widemargin.networks.folding import convolved, is_fixed, normalised, rectified
+from widemargin.networks.folding import convolved, may_fold, normalised, rectified
 
 
 @final
@@ -69,8 +69,8 @@ class PreActBlock(nn.Module):
         self.bypass = None if _same(inputs, outputs, stride) else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
 
     def forward(self, images: Any) -> Any:
-        # A tracer's images are none.
-        if is_fixed(self, images):
+        # Of a tracer images are no tensor.
+        if may_fold(images, self.norm1, self.conv1, self.norm2, self.bypass):
             return self._with_fixed_norms(images)
         # In place, since nobody needs what a normalisation or a convolution returned: a tenth less time.
         active = self.norm1(images).relu_()
@@ -104,12 +104,12 @@ class DropoutBlock(nn.Module):
 
     def forward(self, images: Any) -> Any:
         active = self.dropout1(images.relu())
-        step = normalised if is_fixed(self, images) else _one_after_the_other
-        residual = step(self.conv2, self.norm2, self.dropout2(step(self.conv1, self.norm1, active).relu_()))
-        if isinstance(self.bypass, nn.Sequential):
-            conv, norm = cast(tuple[nn.Conv2d, nn.BatchNorm2d], tuple(self.bypass))
-            active = step(conv, norm, active)
-        residual += active
+        if may_fold(active, self.conv1, self.norm1, self.conv2, self.norm2):
+            inner = self.dropout2(normalised(self.conv1, self.norm1, active).relu_())
+            residual = normalised(self.conv2, self.norm2, inner)
+        else:
+            residual = self.norm2(self.conv2(self.dropout2(self.norm1(self.conv1(active)).relu_())))
+        residual += self.bypass(active)
         return residual
 
 
@@ -139,10 +139,6 @@ def _classifier(width: int, classes: int) -> OrderedDict[str, nn.Module]:
     return OrderedDict[str, nn.Module](
         pool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), linear=nn.Linear(8 * width, classes)
     )
-
-
-def _one_after_the_other(conv: nn.Conv2d, norm: nn.BatchNorm2d, images: Any) -> Any:
-    return norm(conv(images))
 
 
 def _same(inputs: int, outputs: int, stride: int) -> bool:

@@ -109,7 +109,9 @@ class MCDropout(Drawn):
             self._masks_of = (seed, self.draws)
         key = (call, like.shape[1:], like.dtype, like.device)
         if key not in self._masks:
-            self._masks[key] = _drawn_masks(layer, self.draws, Rng.seeded(seed, purpose=f"dropout {call}"), like)
+            # Whoever asks first may be in inference mode, and what is made there is of no use to a gradient later.
+            with torch.inference_mode(False):
+                self._masks[key] = _drawn_masks(layer, self.draws, Rng.seeded(seed, purpose=f"dropout {call}"), like)
         return self._masks[key]
 
 

@@ -30,7 +30,8 @@ def _settle(layer: nn.Module) -> None:
     layer.__class__ = parametrize.type_before_parametrizations(layer)
     del layer.parametrizations
     for name, weight in weights.items():
-        layer.register_parameter(name, nn.Parameter(weight))
+        # As constants: what goes into a file is trained no more, and a running average never was.
+        layer.register_buffer(name, weight)
 
 
 @final

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from widemargin.measure.attacks.attack import Classifier, Noise
 from widemargin.measure.attacks.losses import CrossEntropy, Loss, likeliest_others, targeted_dlr
-from widemargin.measure.attacks.rows import among, at_once, per_row, slope, wrong
+from widemargin.measure.attacks.rows import ENOUGH_ROWS, among, at_once, per_row, slope, wrong
 from widemargin.perturb.balls import L1, Ball, Linf
 from widemargin.shapes import Encoded, Labels, LogProbs, PerSample, Points
 
@@ -54,7 +54,7 @@ class APGD:
     def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
         starts = [(labels, noise.of(f"apgd {restart}")) for restart in range(self.restarts)]
         climb = _Climb(classify, lambda logits, labels, targets: self.loss(logits, labels), self.ball, self.steps)
-        return _broken_in_turn(climb, inputs, labels, starts)
+        return _broken_in_turn(climb, inputs, labels, starts, rows_at_once=1)
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class TargetedAPGD:
     ball: Ball
     targets: int = 9
     steps: int = 100
+    rows_at_once: int = field(default=ENOUGH_ROWS, repr=False, compare=False)
+    """How many rows the targets of a few points may make together, side by side.  It changes nothing but the time."""
 
     def __post_init__(self) -> None:
         check_counts(self, targets=self.targets, steps=self.steps)
@@ -76,7 +78,8 @@ class TargetedAPGD:
         with torch.no_grad():
             targets = likeliest_others(classify(inputs), labels, self.targets)
         starts = [(of_turn, noise.of(f"apgd-t {turn}")) for turn, of_turn in enumerate(targets.unbind(1))]
-        return _broken_in_turn(_Climb(classify, targeted_dlr, self.ball, self.steps), inputs, labels, starts)
+        climb = _Climb(classify, targeted_dlr, self.ball, self.steps)
+        return _broken_in_turn(climb, inputs, labels, starts, self.rows_at_once)
 
 
 def standard_targets(ball: Ball) -> int:
@@ -128,7 +131,9 @@ class _State:
     """l1: how many features the best point had moved at the last check."""
 
 
-def _broken_in_turn(climb: _Climb, inputs: Points, labels: Labels, starts: Sequence[tuple[Labels, Noise]]) -> Points:
+def _broken_in_turn(
+    climb: _Climb, inputs: Points, labels: Labels, starts: Sequence[tuple[Labels, Noise]], rows_at_once: int
+) -> Points:
     """One climb after the other, each of the points that stand until then; where these are few, several side by side.
 
     Of the climbs that break a point the first in turn counts, so that the place does not depend on who stands besides.
@@ -138,12 +143,11 @@ def _broken_in_turn(climb: _Climb, inputs: Points, labels: Labels, starts: Seque
     phases = _phases(climb)
     turn = 0
     while turn < len(starts) and len(left) > 0:
-        # The first alone: it breaks more than all others together.
-        count = at_once(len(left), len(starts) - turn) if turn > 0 else 1
+        # The likeliest target alone: whoever it breaks need not try the others.
+        count = at_once(len(left), len(starts) - turn, rows_at_once) if turn > 0 else 1
         own = starts[turn : turn + count]
         delta = torch.cat([_start(phases[0].ball, noise.at(left), inputs[left]) for _, noise in own])
         targets, rows = torch.cat([of_start[left] for of_start, _ in own]), left.repeat(count)
-        broken = torch.zeros_like(rows, dtype=torch.bool)
         for phase in phases:
             delta, broken = _climbed(phase, delta, inputs[rows], labels[rows], targets)
         delta, broken = delta.unflatten(0, (count, -1)), broken.unflatten(0, (count, -1))

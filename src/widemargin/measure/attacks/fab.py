@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -12,7 +12,7 @@ from widemargin.measure.attacks.apgd import check_counts
 from widemargin.measure.attacks.attack import Classifier, Noise
 from widemargin.measure.attacks.losses import likeliest_others, towards
 from widemargin.measure.attacks.planes import shortest_way
-from widemargin.measure.attacks.rows import among, at_once, per_row, slope, wrong
+from widemargin.measure.attacks.rows import ENOUGH_ROWS, among, at_once, per_row, slope, wrong
 from widemargin.perturb.balls import Ball, Linf
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 
@@ -34,6 +34,8 @@ class FAB:
     targets: int = 9
     steps: int = 100
     restarts: int = 1
+    rows_at_once: int = field(default=ENOUGH_ROWS, repr=False, compare=False)
+    """How many rows the targets of a few points may make together, side by side.  It changes nothing but the time."""
 
     def __post_init__(self) -> None:
         check_counts(self, targets=self.targets, steps=self.steps, restarts=self.restarts)
@@ -59,6 +61,8 @@ class ShortestFAB:
     targets: int = 9
     steps: int = 100
     restarts: int = 1
+    rows_at_once: int = field(default=ENOUGH_ROWS, repr=False, compare=False)
+    """How many rows the targets of a few points may make together, side by side.  It changes nothing but the time."""
 
     def __post_init__(self) -> None:
         check_counts(self, targets=self.targets, steps=self.steps, restarts=self.restarts)
@@ -88,13 +92,15 @@ class _Nearest:
         return _Nearest(torch.zeros_like(inputs), torch.full((len(inputs),), torch.inf).to(inputs))
 
     def take(self, row: Tensor, found: _Nearest, times: int, enough: float) -> None:
-        """What is nearer of that which these rows found, so many times: the first near `enough`, else the nearest."""
-        distance = found.distance.view(times, -1)
-        best = torch.where(distance <= enough, -1.0, distance).argmin(0)
-        column = torch.arange(len(row), device=row.device)
-        better = (distance[best, column] < self.distance[row]).nonzero()[:, 0]
-        self.distance[row[better]] = distance[best, column][better]
-        self.delta[row[better]] = found.delta.unflatten(0, (times, -1))[best, column][better]
+        """What is nearer of what these rows found, `times` in turn: the first that is near `enough`, else the nearest.
+
+        The first and not the nearest, so that it does not matter how many were searched side by side.
+        """
+        every, column = found.distance.view(times, -1), torch.arange(len(row), device=row.device)
+        turn = torch.where(every <= enough, -1.0, every).argmin(0)
+        distance, delta = every[turn, column], found.delta.unflatten(0, (times, -1))[turn, column]
+        better = distance < self.distance[row]
+        self.distance[row[better]], self.delta[row[better]] = distance[better], delta[better]
 
 
 @dataclass(eq=False)
@@ -119,8 +125,11 @@ def _searched(
         before, turn = nearest.distance.clone(), 0
         while turn < attack.targets:
             row = (nearest.distance > enough).nonzero()[:, 0]
-            # The likeliest alone: it breaks more than all others together.
-            turns = range(turn, turn + (at_once(len(row), attack.targets - turn) if turn > 0 else 1))
+            if len(row) == 0:
+                return nearest
+            # The likeliest target alone: whoever it breaks need not try the others.
+            count = at_once(len(row), attack.targets - turn, attack.rows_at_once) if turn > 0 else 1
+            turns = range(turn, turn + count)
             rows = row.repeat(len(turns))
             begin = torch.zeros_like(inputs[rows])
             if restart > 0:
@@ -146,16 +155,17 @@ def _walked(attack: FAB | ShortestFAB, classify: Classifier, now: _State, enough
         if len(now.row) == 0:
             break
         now = _stepped(attack.ball, classify, now, nearest, enough)
-    if enough > 0:
-        _drawn_in(attack.ball, classify, start, nearest)
+    _draw_in(attack.ball, classify, start, nearest, enough)
     return nearest
 
 
-def _drawn_in(ball: Ball, classify: Classifier, start: _State, nearest: _Nearest) -> None:
-    """The final search, of one place: is the ball's surface wrong already, on the way to what was found outside?"""
-    outside = ((nearest.distance > ball.radius) & nearest.distance.isfinite()).nonzero()[:, 0]
+def _draw_in(ball: Ball, classify: Classifier, start: _State, nearest: _Nearest, enough: float) -> None:
+    """The final search, of one place: is it wrong already where it is near `enough`, on the way to what was found?"""
+    outside = ((nearest.distance > enough) & nearest.distance.isfinite()).nonzero()[:, 0]
+    if enough <= 0 or len(outside) == 0:
+        return
     delta = nearest.delta[outside]
-    delta = delta * per_row(_JUST_INSIDE * ball.radius / nearest.distance[outside], delta)
+    delta = delta * per_row(_JUST_INSIDE * enough / nearest.distance[outside], delta)
     with torch.inference_mode():
         across = wrong(classify(start.inputs[outside] + delta), start.labels[outside])
     broken = outside[across]

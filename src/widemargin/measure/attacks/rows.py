@@ -15,13 +15,13 @@ from widemargin.shapes import Encoded, Labels, LogProbs, PerSample, Points
 
 State = TypeVar("State")
 
-# From about here on a call's own cost is small beside that of its rows.
-_ROWS_WORTH_A_CALL = 256
+ENOUGH_ROWS = 256
+"""From about here on a call's own cost is small beside that of its rows."""
 
 
-def at_once(rows: int, tasks: int) -> int:
-    """How many of the tasks that every row has are worth doing side by side: several where rows are few."""
-    return min(max(_ROWS_WORTH_A_CALL // max(rows, 1), 1), tasks)
+def at_once(rows: int, tasks: int, most: int) -> int:
+    """How many of the tasks that every row has are done side by side: as many as make `most` rows, or one."""
+    return min(max(most // max(rows, 1), 1), tasks)
 
 
 def among(state: State, which: Tensor) -> State:

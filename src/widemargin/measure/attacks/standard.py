@@ -6,24 +6,27 @@ from widemargin.measure.attacks.apgd import APGD, TargetedAPGD, standard_targets
 from widemargin.measure.attacks.attack import Attack
 from widemargin.measure.attacks.fab import FAB
 from widemargin.measure.attacks.losses import DLR, Loss, Margin
+from widemargin.measure.attacks.rows import ENOUGH_ROWS
 from widemargin.measure.attacks.square import Square
 from widemargin.perturb.balls import L1, Ball
 
 
-def standard(ball: Ball, classes: int) -> tuple[Attack, ...]:
+def standard(ball: Ball, classes: int, rows_at_once: int = ENOUGH_ROWS) -> tuple[Attack, ...]:
     """APGD-CE, APGD-T, FAB-T and Square with the standard's constants (Croce & Hein 2020a; in l1 2021).
 
     It has nine targets, so it is defined for 10 classes and more.  With fewer there are `classes - 1` targets; with 3
     the untargeted DLR loss stands for the targeted, which needs 4, and with 2 the margin of the logits for both.  What
-    differs from the standard says so in its name.
+    differs from the standard says so in its name.  `rows_at_once` bounds the memory: see `TargetedAPGD`.
     """
     if classes < 2:
         raise ValueError(f"a classifier has at least 2 classes, got {classes}")
+    rows_at_once = min(rows_at_once, ENOUGH_ROWS)
     restarts = 5 if isinstance(ball, L1) else 1
     second: Attack
     if classes < 4:
         loss: Loss = Margin() if classes == 2 else DLR()
         second = APGD(ball, loss)
     else:
-        second = TargetedAPGD(ball, min(standard_targets(ball), classes - 1))
-    return APGD(ball, restarts=restarts), second, FAB(ball, min(9, classes - 1)), Square(ball)
+        second = TargetedAPGD(ball, min(standard_targets(ball), classes - 1), rows_at_once=rows_at_once)
+    fab = FAB(ball, min(9, classes - 1), rows_at_once=rows_at_once)
+    return APGD(ball, restarts=restarts), second, fab, Square(ball)

@@ -153,7 +153,7 @@ def more_steps(few: Broken, many: Broken) -> Finding:
     """Points that ten times the steps break in addition."""
     gained = share(many & ~few)
     # One point may lie just at the edge of what is within reach.
-    verdict = graded(gained, _MORE_STEPS) if round(gained * len(few)) > 1 else "fine"
+    verdict = graded(gained, _MORE_STEPS) if int((many & ~few).sum()) > 1 else "fine"
     return Finding(
         "more steps",
         verdict,
