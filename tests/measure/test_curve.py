@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from linear_oracle import KINDS, NORMS, known_distances
 from widemargin import L2, MLP, OPEN, UNIT, Cloud, Linf, Network, Rng, Single, at_input
+from widemargin.data.examples import Chosen
 from widemargin.measure.attacks.attack import Attack, Classifier, Noise
 from widemargin.measure.attacks.fmn import FMN
 from widemargin.measure.attacks.nearer import Norm
@@ -240,6 +241,10 @@ def test_a_certificate_that_a_place_refutes_is_an_error() -> None:
     network, cloud = bumpy()
     with pytest.raises(ValueError, match=r"^point \d+ is certified up to 0.25, but a wrong place was found at 0\.\d+"):
         robustness(network, cloud, BALLS, attacks, known_below=torch.full((150,), 0.25))
+    # Also where what is known leaves nothing to attack, and by its number in the data.
+    known = {"known_below": torch.full((1,), 0.9), "known_above": torch.full((1,), 0.1)}
+    with pytest.raises(ValueError, match=r"^point 7 is certified up to 0.9, but a wrong place was found at 0.1"):
+        robustness(network, Chosen(Chosen(cloud, torch.arange(3, 20)), torch.tensor([4])), BALLS, attacks, **known)
 
 
 def test_brackets_are_as_narrow_as_asked() -> None:

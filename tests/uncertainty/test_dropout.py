@@ -161,3 +161,12 @@ def test_what_cannot_be_drawn_is_refused() -> None:
             MCDropout(cut, 3)
     with pytest.raises(ValueError, match=r"^draws must be a whole number of at least 1, got 0$"):
         MCDropout(at_input(nn.Sequential(nn.Dropout(0.5))), 0)
+
+
+def test_masks_that_are_first_drawn_in_inference_mode_serve_gradients_too() -> None:
+    network = MCDropout(at_input(nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2))), 3).eval()
+    with torch.inference_mode():
+        network(POINTS)
+    points = POINTS.clone().requires_grad_()
+    network(points).sum().backward()
+    assert points.grad is not None

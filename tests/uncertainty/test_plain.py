@@ -80,3 +80,19 @@ def test_every_parametrised_weight_is_settled() -> None:
     assert type(twin) is nn.Linear
     assert twin.state_dict().keys() == set(WEIGHTS)
     assert torch.equal(twin(drawn(5, PLANE)), layer(drawn(5, PLANE)))
+
+
+class Twice(nn.Module):
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return 2 * value
+
+
+def test_what_is_settled_is_trained_no_more_whatever_it_was() -> None:
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)).eval()
+    parametrize.register_parametrization(network[0], "weight", Twice())
+    parametrize.register_parametrization(network[1], "running_var", Twice())
+    points = drawn(3, (1, 5, 5)).requires_grad_()
+    twin = plain(network)
+    torch.testing.assert_close(twin(points), network(points))
+    twin(points).sum().backward()
+    assert points.grad is not None

@@ -15,11 +15,11 @@ def time_to_fill(
     The sum is concave in t and has finitely many pieces, so that Newton's method from the left never passes the
     solution and ends on its piece: a handful of rounds, where sorting the features costs as much as a small network.
     """
-    together = speed.sum(1)
+    grown = torch.gt(most, 0, out=torch.empty_like(speed))
+    together = grown.mul_(speed).sum(1)
     t = (enough / together).where(together > 0, 0.0)[:, None]
     # What is lost to rounding is not worth a round.
     least = 10 * torch.finfo(speed.dtype).eps
-    grown = torch.empty_like(speed)
     for _ in range(speed.shape[1]):
         torch.minimum(torch.mul(t, speed, out=grown), most, out=grown)
         lacking = enough - grown.sum(1)

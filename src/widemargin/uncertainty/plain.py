@@ -26,12 +26,18 @@ def plain(network: nn.Module) -> nn.Module:
 
 def _settle(layer: nn.Module) -> None:
     """Not torch's remove_parametrizations, which takes the weights of the layer's uncopied original away too."""
-    weights = {name: getattr(layer, name).detach() for name in layer.parametrizations}  # type: ignore[union-attr]
+    kept = [
+        # What goes into a file is trained no more; a running average never was.
+        (name, getattr(layer, name).detach(), any(True for _ in originals.parameters(recurse=False)))
+        for name, originals in layer.parametrizations.items()  # type: ignore[operator, union-attr]
+    ]
     layer.__class__ = parametrize.type_before_parametrizations(layer)
     del layer.parametrizations
-    for name, weight in weights.items():
-        # As constants: what goes into a file is trained no more, and a running average never was.
-        layer.register_buffer(name, weight)
+    for name, value, parameter in kept:
+        if parameter:
+            layer.register_parameter(name, nn.Parameter(value, requires_grad=False))
+        else:
+            layer.register_buffer(name, value)
 
 
 @final
