@@ -1,7 +1,8 @@
 """AutoAttack: ours and pyautoattack on the same points of the same network, and the points on which they disagree.
 
 python benchmarks/bench_autoattack.py                             a LeNet trained for a minute, 60 points
-python benchmarks/bench_autoattack.py --points 1000 RUN [RUN...]  LeNets of `widemargin train`, by their folders
+python benchmarks/bench_autoattack.py RUN [RUN...] --points 1000 --balls linf-.05 linf-.1 l2-1.5
+                                                                  LeNets of `widemargin train`, by their folders
 python benchmarks/bench_autoattack.py --resnet                    a thin PreAct ResNet-18 on CIFAR-10 besides
 """
 
@@ -32,8 +33,9 @@ from widemargin.networks.resnet import PreActResNet18
 from widemargin.perturb.balls import Ball
 
 STAGES = ("apgd-ce", "apgd-t", "fab-t", "square")
-Cost = tuple[float, int]
+Costs = dict[str, tuple[float, int]]
 LINF_005, LINF_01, L2_15 = wm.Linf(0.05), wm.Linf(0.1), wm.L2(1.5)
+BALLS: dict[str, Ball] = {"linf-.05": LINF_005, "linf-.1": LINF_01, "l2-1.5": L2_15}
 
 
 def outside(network: wm.Network) -> nn.Module:
@@ -45,9 +47,9 @@ def outside(network: wm.Network) -> nn.Module:
     return torch.fx.symbolic_trace(module)
 
 
-def ours(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tuple[Tensor, list[Cost]]:
+def ours(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Costs]:
     """Who stands at the end; of each attack, the seconds and how many it leaves."""
-    costs: list[Cost] = []
+    costs: Costs = {}
     with under_attack(network), torch.no_grad():
         standing = named_right(network(inputs), labels)
         for attack in standard(ball, 10):
@@ -56,14 +58,14 @@ def ours(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tup
             if len(left):
                 found = attack(network, inputs[left], labels[left], Noise(0, left))
                 standing[left] = named_right(network(found), labels[left])
-            costs.append((time.process_time() - start, int(standing.sum())))
+            costs[attack.name] = (time.process_time() - start, int(standing.sum()))
     return standing, costs
 
 
-def theirs(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tuple[Tensor, list[Cost]]:
+def theirs(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Costs]:
     logging.getLogger("auto-attack").setLevel(logging.ERROR)
     attacked = AutoAttack(outside(network).eval(), norm=type(ball).__name__.title(), eps=ball.radius, seed=0)
-    costs: list[Cost] = []
+    costs: Costs = {}
     with torch.no_grad():
         standing = named_right(network(inputs), labels)
         for stage in STAGES:
@@ -73,7 +75,7 @@ def theirs(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> t
             if len(left):
                 found, _ = attacked.run_standard_evaluation(inputs[left], labels[left], batch_size=250)
                 standing[left] = named_right(network(found), labels[left])
-            costs.append((time.process_time() - start, int(standing.sum())))
+            costs[stage] = (time.process_time() - start, int(standing.sum()))
     return standing, costs
 
 
@@ -83,10 +85,11 @@ def compare(title: str, network: wm.Network, examples: Examples, ball: Ball, poi
     clean = float((network(inputs).argmax(1) == labels).float().mean())
     own, fast = ours(network, ball, inputs, labels)
     other, slow = theirs(network, ball, inputs, labels)
-    before, after = (sum(seconds for seconds, _ in costs) for costs in (slow, fast))
+    before, after = (sum(seconds for seconds, _ in costs.values()) for costs in (slow, fast))
     print(f"  {title}, {ball}, n = {points}, seed 0: {before:.1f} -> {after:.1f} s  {before / after:.2f} x")
-    for name, (a, left), (b, others_left) in zip(STAGES, fast, slow, strict=True):
-        print(f"    {name} {b:.1f} -> {a:.1f} s, leaves {others_left} -> {left}")
+    for who, costs in (("pyautoattack", slow), ("ours", fast)):
+        parts = ", ".join(f"{name} {seconds:.1f} s leaves {left}" for name, (seconds, left) in costs.items())
+        print(f"    {who}: {parts}")
     print(f"    clean {clean:.1%}, robust: pyautoattack {float(other.float().mean()):.1%}, ours", end=" ")
     print(f"{float(own.float().mean()):.1%}")
     print(f"    broken by pyautoattack alone: {rows(own & ~other)}; by ours alone: {rows(other & ~own)}", flush=True)
@@ -123,6 +126,7 @@ if __name__ == "__main__":
     arguments = argparse.ArgumentParser()
     arguments.add_argument("runs", nargs="*", type=Path)
     arguments.add_argument("--points", type=int, default=60)
+    arguments.add_argument("--balls", nargs="*", choices=BALLS, default=["linf-.1", "l2-1.5"])
     arguments.add_argument("--resnet", action="store_true")
     chosen = arguments.parse_args()
     header("AutoAttack: pyautoattack -> ours, process time")
@@ -131,9 +135,9 @@ if __name__ == "__main__":
     networks = {run.name: kept(run) for run in chosen.runs}
     if not networks:
         networks["LeNet, PGD"] = trained(LeNet(), images.train, wm.pgd(LINF_01, 0.02, 7), 600)
-    for ball in (LINF_01, L2_15, LINF_005) if chosen.runs else (LINF_01, L2_15):
+    for ball in chosen.balls:
         for name, network in networks.items():
-            compare(name, network, images.test, ball, chosen.points)
+            compare(name, network, images.test, BALLS[ball], chosen.points)
     if chosen.resnet:
         cifar = ImageSet("cifar-10", fraction=0.05).draw()
         small = trained(PreActResNet18(width=16), cifar.train, wm.pgd(wm.Linf(8 / 255), 2 / 255, 5), 100)

@@ -128,11 +128,11 @@ def test_few_classes_and_rows_of_features(classes: int, features: int) -> None:
 
 def test_the_standard_and_what_differs_from_it_by_name() -> None:
     names = {classes: [attack.name for attack in standard(Linf(0.1), classes)] for classes in (2, 3, 5, 10, 100)}
-    assert names[10] == names[100] == ["apgd-ce", "apgd-t", "fab-t", "square"]
-    assert names[5] == ["apgd-ce", "apgd-t (4 targets)", "fab-t (4 targets)", "square"]
-    assert names[3] == ["apgd-ce", "apgd-dlr", "fab-t (2 targets)", "square"]
-    assert names[2] == ["apgd-ce", "apgd-margin", "fab-t (1 targets)", "square"]
-    assert standard(L2(0.5), 10) == (APGD(L2(0.5)), TargetedAPGD(L2(0.5)), FAB(L2(0.5)), Square(L2(0.5)))
+    assert names[10] == names[100] == ["apgd-ce", "fab-t", "apgd-t", "square"]
+    assert names[5] == ["apgd-ce", "fab-t (4 targets)", "apgd-t (4 targets)", "square"]
+    assert names[3] == ["apgd-ce", "fab-t (2 targets)", "apgd-dlr", "square"]
+    assert names[2] == ["apgd-ce", "fab-t (1 targets)", "apgd-margin", "square"]
+    assert standard(L2(0.5), 10) == (APGD(L2(0.5)), FAB(L2(0.5)), TargetedAPGD(L2(0.5)), Square(L2(0.5)))
     assert standard(L1(9), 10)[:2] == (APGD(L1(9), restarts=5), TargetedAPGD(L1(9), 5))
     assert standard(L1(9), 10)[1].name == "apgd-t"
     for attack in (*standard(L1(9.0), 10), *standard(Linf(0.1, OPEN), 3)):
