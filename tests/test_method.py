@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import widemargin as wm
 from widemargin import Even, Nearness, SelfScaledNearness
 from widemargin.method import Weight
 
@@ -42,3 +43,10 @@ def test_samples_on_the_boundary_do_not_break_the_scale() -> None:
 def test_bad_scales_are_refused(make: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()  # type: ignore[operator]
+
+
+def test_recipes_take_measures_by_their_plain_names() -> None:
+    method = wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.mutual_information)
+    assert method == wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.CLIMBED["mutual information"])
+    with pytest.raises(ValueError, match="grows with uncertainty"):
+        wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturbed_gap)

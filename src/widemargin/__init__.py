@@ -48,6 +48,7 @@ from widemargin.perturb.ascent import (
 )
 from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Box, Linf
 from widemargin.perturb.objectives import (
+    CLIMBED,
     Objective,
     Pair,
     clean_entropy,
@@ -68,6 +69,12 @@ from widemargin.perturb.objectives import (
     perturbed_variation_ratio,
     soft_cross_entropy,
 )
+
+# What a search climbs for a measure of uncertainty, by its plain name.
+from widemargin.perturb.objectives import perturbed_log_entropy as entropy
+from widemargin.perturb.objectives import perturbed_log_expected_entropy as expected_entropy
+from widemargin.perturb.objectives import perturbed_log_mutual_information as mutual_information
+from widemargin.perturb.objectives import perturbed_log_variation_ratio as variation_ratio
 from widemargin.perturb.search import InTrainMode, Moved, Search, Unperturbed
 from widemargin.plan import (
     EMA,
@@ -129,6 +136,7 @@ from widemargin.uncertainty.single import Single
 __version__ = "0.1.0"
 
 __all__ = [
+    "CLIMBED",
     "EMA",
     "L1",
     "L2",
@@ -242,6 +250,8 @@ __all__ = [
     "consistency",
     "divergence",
     "doubts",
+    "entropy",
+    "expected_entropy",
     "fgsm",
     "fit",
     "friendly",
@@ -249,6 +259,7 @@ __all__ = [
     "laplace",
     "margins",
     "max_entropy",
+    "mutual_information",
     "objective",
     "outside_from_inside",
     "perturbed_entropy",
@@ -278,6 +289,7 @@ __all__ = [
     "udp_single_step",
     "udp_trades",
     "udpr",
+    "variation_ratio",
     "vat",
     "wrong_from_right",
 ]

@@ -1,6 +1,7 @@
 """Every method, one expression each: where to move a point, and what to descend there.
 
-Those that climb the uncertainty take any `measure` of it; the log of the predictive entropy is the default.
+Those that climb the uncertainty take any `measure` of it, by the names of `CLIMBED`; entropy is the default.  What they
+climb is its log, which has the same maximisers and keeps its gradient where the network is sure.
 """
 
 from widemargin.method import Method, Nearness, SelfScaledNearness
@@ -114,4 +115,9 @@ def vat(ball: Ball, weight: float) -> Method:
 
 
 def _uncertain(ball: Ball, alpha: float, steps: int, measure: Objective) -> Search:
+    if not isinstance(measure, Objective) or measure == perturbed_gap:
+        raise ValueError(
+            "measure must be an objective that grows with uncertainty, such as wm.mutual_information or "
+            f"wm.CLIMBED['gap'], got {measure!r}"
+        )
     return Search(measure, ball, Ascent(Uniform(1, steps), Steepest(alpha)))

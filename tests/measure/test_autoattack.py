@@ -94,6 +94,22 @@ def test_a_selection_is_attacked_as_in_the_whole() -> None:
     assert selected.rows.tolist() == [0, 1, 2, 3]
 
 
+class Noisy(nn.Module):
+    """Right by far in the mean, and often wrong by chance."""
+
+    def forward(self, points: Tensor) -> Tensor:
+        lead = 1 + 2 * torch.randn(len(points), device=points.device) + 0 * points.sum(1)
+        return torch.stack([lead, -lead], 1)
+
+
+def test_no_point_is_broken_by_a_lucky_draw() -> None:
+    cloud = Cloud(torch.rand(60, 3), torch.zeros(60, dtype=torch.long))
+    found = autoattack(Single(at_input(Noisy())), cloud, Linf(1e-6), small(Linf(1e-6), 2))
+    assert found.draws is not None
+    assert found.draws.verification >= 64
+    assert found.accuracy == found.robust_accuracy == 1.0
+
+
 def test_leaves_the_network_as_it_was() -> None:
     network = convolution()
     network.train()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Int
@@ -15,9 +15,10 @@ from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, share
 from widemargin.measure.attacks.attack import Attack, Noise
 from widemargin.measure.attacks.pooling import quick_pooling
 from widemargin.measure.attacks.standard import standard
+from widemargin.measure.draws import Draws, Finder, judged
 from widemargin.perturb.balls import Ball
 from widemargin.shapes import Labels, Points
-from widemargin.uncertainty.network import Network, in_eval_mode
+from widemargin.uncertainty.network import Network, check_is_network, in_eval_mode
 
 ROBUST, CLEAN = -1, 0
 """In `Attacked.broken_by`: nothing broke it; it was wrong before any attack.  The k-th attack is k."""
@@ -34,6 +35,8 @@ class Attacked:
     broken_by: Int[Tensor, " B"]
     points: Points
     """Where the network was found wrong; the example itself where it was not."""
+    draws: Draws | None = None
+    """How many decide and how many were attacked, if answers are drawn."""
 
     @property
     def standing(self) -> Bool[Tensor, " B"]:
@@ -65,7 +68,7 @@ class Attacked:
         rows, broken_by, points = (
             torch.cat([getattr(part, name) for part in parts]) for name in ("rows", "broken_by", "points")
         )
-        return Attacked(parts[0].attacks, rows, broken_by, points)
+        return Attacked(parts[0].attacks, rows, broken_by, points, parts[0].draws)
 
 
 def autoattack(
@@ -80,6 +83,8 @@ def autoattack(
 
     Inputs are attacked, also of a network that is cut elsewhere.  What is drawn for an example follows from the seed
     and its row in the whole data, also of a selection.  `rows` selects examples: all by default.
+
+    If answers are drawn, attacks climb the mean of a few draws and the mean of many others decides: see `judged`.
     """
     return Attacked.joined(list(autoattack_batches(network, examples, ball, attacks, seed, rows)))
 
@@ -94,18 +99,24 @@ def autoattack_batches(
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> Iterator[Attacked]:
     """The same, batch by batch as they are finished: whoever saves each can go on with the rows that are missing."""
+    check_is_network(network)
     if network.abreast != 1:
         raise ValueError(f"robustness is that of one network, got {network.abreast} abreast: split them first")
     chosen = torch.arange(len(examples)) if rows is None else rows
     if len(chosen) == 0:
         raise ValueError("there must be at least one example to attack, got none")
+    judges = judged(network, examples)
+    if judges.problem:
+        raise ValueError(f"the network's answers are random, and nothing can be said of it, since {judges.problem}")
+    rows_at_once = min(rows_at_once, judges.rows_at_once)
     for own in chosen.split(rows_at_once):
         inputs, labels = examples.batch(own)
         ball.box.check(inputs)
-        with under_attack(network):
-            made = standard(ball, _classes(network, inputs), rows_at_once) if attacks is None else tuple(attacks)
+        with under_attack(judges.network):
+            classes = _classes(judges.network, inputs)
+            made = judges.within(standard(ball, classes, rows_at_once) if attacks is None else attacks)
             noise = Noise(seed, row_numbers(examples, own).to(inputs.device))
-            yield _attacked(network, made, inputs, labels, noise, own)
+            yield replace(_attacked(judges.network, made, inputs, labels, noise, own), draws=judges.draws)
 
 
 @contextmanager
@@ -128,7 +139,7 @@ def _classes(network: Network, inputs: Points) -> int:
 
 
 def _attacked(
-    network: Network, attacks: tuple[Attack, ...], inputs: Points, labels: Labels, noise: Noise, rows: Tensor
+    network: Network, attacks: tuple[Finder, ...], inputs: Points, labels: Labels, noise: Noise, rows: Tensor
 ) -> Attacked:
     points = inputs.clone()
     with torch.no_grad():
