@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from widemargin.cli.choice import Choice, data_named
 from widemargin.conduct.model import Model
 from widemargin.data.images import ImageSet
-from widemargin.data.labelled import Parts
+from widemargin.data.labelled import Labelled, Parts
 from widemargin.data.own import OwnData
 from widemargin.run import DataSet
+from widemargin.shapes import MemberLogits
+from widemargin.uncertainty.network import Network, in_eval_mode
+
+_TRIED = 16
+"""Points on which a network is tried before anything is written."""
 
 
 def place_of(model: str) -> str:
@@ -21,6 +28,35 @@ def place_of(model: str) -> str:
 def folder_for(out: Path | None, place: str, kind: str) -> Path:
     """Where results go: as said, into the run's own folder, or for other models into one of their name."""
     return out or (Path(place) if Path(place).is_dir() else Path(kind) / Path(place).stem)
+
+
+def made(out: Path) -> Path:
+    """The folder, before long work would be lost for want of it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ValueError(f"--out must be a folder or be free for one, got {out} ({problem.strerror})") from None
+    return out
+
+
+def answers(network: Network, tests: Labelled, called: str) -> MemberLogits:
+    """Its answers to a few points; refused if these, or their classes, are not what the network was made for."""
+    inputs, _ = tests.batch(torch.arange(min(_TRIED, len(tests))))
+    try:
+        with torch.no_grad(), in_eval_mode(network):
+            found = network.logits(network.encode(inputs))
+    except Exception as problem:
+        # Networks of others raise what they like, in as many lines as they like.
+        reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        raise ValueError(
+            f"the network cannot answer points of shape {list(inputs.shape[1:])}, as those of {called} are, got {reason}"
+        ) from problem
+    if tests.classes > found.shape[-1]:
+        raise ValueError(
+            f"the network must tell all {tests.classes} classes of {called} apart, got {found.shape[-1]} logits: give "
+            "the data that it was trained for"
+        )
+    return found
 
 
 def data_asked(word: str | None, model: Model, label: str, size: tuple[int, int] | None) -> DataSet:

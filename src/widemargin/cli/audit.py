@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 
 import rich.console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from safetensors import SafetensorError, safe_open
 from tyro.conf import Positional, arg
 
-from widemargin.cli.asked import data_asked, folder_for, place_of, with_tests
+from widemargin.cli.asked import answers, data_asked, folder_for, made, place_of, with_tests
 from widemargin.cli.choice import ball_named
 from widemargin.cli.train import device_of
 from widemargin.conduct.audit import Subject, audit
@@ -74,10 +75,12 @@ class Audit:
         called, drawn = with_tests(data_asked(self.data, model, self.label, self.size))
         balls = tuple(ball_named(self.norm, radius, self._box(drawn)) for radius in radii)
         subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
-        out = folder_for(self.out, place, "audits")
+        answers(subject.network, subject.examples, called)
+        out = made(folder_for(self.out, place, "audits"))
         with as_started(device) as started:
             processes = patient(started)
             question = _question(balls, min(self.points, len(drawn.test)), self.seed, processes.count)
+            _check_kept(out / "audit" / subject.key(question))
             found = _watched(subject, question, out / "audit", budget, console, processes)
         if found is not None:
             _tell(found, out, console)
@@ -91,6 +94,21 @@ class Audit:
 def _question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> Question:
     """In chunks as large as usual, but nobody shall be idle."""
     return Question(balls, points, seed, max(1, min(Question.chunk, math.ceil(points / processes))))
+
+
+def _check_kept(place: Path) -> None:
+    """What was kept of this audit must be whole, or hours later it would be in the way."""
+    for path in sorted(place.glob("*")):
+        try:
+            if path.suffix == ".json":
+                json.loads(path.read_bytes())
+            elif path.suffix == ".safetensors":
+                with safe_open(path, framework="np"):
+                    pass
+        except (SafetensorError, OSError, ValueError) as problem:
+            raise ValueError(
+                f"{path} is damaged ({problem}): delete it, and the same command repeats what was in it"
+            ) from None
 
 
 def _radii(eps: tuple[float, ...]) -> tuple[float, ...]:
@@ -129,7 +147,6 @@ def _watched(
 def _tell(found: Audited, out: Path, console: rich.console.Console) -> None:
     report = page(found)
     report.print(console)
-    out.mkdir(parents=True, exist_ok=True)
     write_whole(out / "audit.json", (json.dumps(found.summary(), indent=1, allow_nan=False) + "\n").encode())
     write_whole(out / "points.json", (json.dumps(found.per_point(), allow_nan=False) + "\n").encode())
     write_whole(out / "audit.html", report.html().encode())
