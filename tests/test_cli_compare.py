@@ -39,9 +39,9 @@ def _in_a_folder(tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
 
 
-def audit(folder: str, accuracy: float) -> None:
+def audit(folder: str, accuracy: float, **other: object) -> None:
     ball = {"norm": "linf", "eps": 0.05, "accuracy": accuracy, "n": 50, "low": 0, "high": 1, "attacks": ["apgd-ce"]}
-    content = {"version": 1, "n": 50, "clean": 0.5, "robust": [ball], "seed": 0}
+    content = {"n": 50, "clean": 0.5, "robust": [ball], "data": "digits", "box": "UNIT", "seed": 0, **other}
     (Path("runs") / folder / "audit.json").write_text(json.dumps(content))
 
 
@@ -68,6 +68,16 @@ def test_compare_takes_audits(capsys: pytest.CaptureFixture[str]) -> None:
     assert "PGD" not in text
     Path("runs/standard/audit.json").write_text("{}")
     assert "audit.json is damaged" in refused("compare runs", capsys)
+
+
+@pytest.mark.parametrize("other", [{"data": "others.npz"}, {"box": "OPEN"}, {"seed": 1}])
+def test_audits_on_other_examples_are_not_averaged(other: dict[str, object]) -> None:
+    audit("fgsm-0", 0.25)
+    audit("fgsm-1", 0.75, **other)
+    widemargin("compare runs/fgsm-0 runs/fgsm-1 --to table.md")
+    text = Path("table.md").read_text()
+    assert "PGD linf 0.1" in text
+    assert "no ball in common that met the same attacks on the same examples in the same box (data digits" in text
 
 
 def test_compare_writes_latex_and_a_page() -> None:

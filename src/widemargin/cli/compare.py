@@ -105,8 +105,9 @@ def _audit(folder: RunFolder) -> Measured | None:
         return None
     try:
         content = json.loads(path.read_text())
+        on = ", ".join(f"{name} {content[name]}" for name in ("data", "box", "seed") if name in content)
         robust = {
-            Attack(str(one["norm"]), float(one["eps"]), int(one["n"]), tuple(map(str, one["attacks"]))): float(
+            Attack(str(one["norm"]), float(one["eps"]), int(one["n"]), tuple(map(str, one["attacks"])), on): float(
                 one["accuracy"]
             )
             for one in content["robust"]
