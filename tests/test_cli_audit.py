@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from test_cli_train import refused, widemargin
+from widemargin.cli.asked import folder_for
 from widemargin.conduct import audit as conducted
 from widemargin.measure.attacks.apgd import APGD
 from widemargin.measure.attacks.fmn import FMN
@@ -122,3 +123,18 @@ def test_a_damaged_part_of_an_audit_is_named(capsys: pytest.CaptureFixture[str])
         assert refused(words, capsys).startswith(f"{path} is damaged")
         path.write_bytes(whole)
     widemargin(words)
+
+
+@pytest.mark.parametrize(
+    ("place", "weights", "folder"),
+    [
+        ("run", None, "run"),
+        ("there/own.py:Plain", None, "audits/own-Plain"),
+        ("own.py:Cold", None, "audits/own-Cold"),
+        ("own.py:Wrong", Path("there/wrong.pt"), "audits/own-Wrong-wrong.pt"),
+        ("m.pt2", None, "audits/m.pt2"),
+        ("m.onnx", None, "audits/m.onnx"),
+    ],
+)
+def test_every_model_has_its_folder(place: str, weights: Path | None, folder: str) -> None:
+    assert folder_for(None, place, "audits", weights) == Path(folder)

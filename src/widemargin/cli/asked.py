@@ -25,9 +25,12 @@ def place_of(model: str) -> str:
     return str(named) if not Path(model).exists() and named.is_dir() else model
 
 
-def folder_for(out: Path | None, place: str, kind: str) -> Path:
-    """Where results go: as said, into the run's own folder, or for other models into one of their name."""
-    return out or (Path(place) if Path(place).is_dir() else Path(kind) / Path(place).stem)
+def folder_for(out: Path | None, place: str, kind: str, weights: Path | None = None) -> Path:
+    """Where results go: as said, into the run's own folder, or for other models into one of their whole name."""
+    if out is not None or Path(place).is_dir():
+        return out or Path(place)
+    name = Path(place).name.replace(".py:", "-")
+    return Path(kind) / (name if weights is None else f"{name}-{weights.name}")
 
 
 def made(out: Path) -> Path:
@@ -49,7 +52,8 @@ def answers(network: Network, tests: Labelled, called: str) -> MemberLogits:
         # Networks of others raise what they like, in as many lines as they like.
         reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
         raise ValueError(
-            f"the network cannot answer points of shape {list(inputs.shape[1:])}, as those of {called} are, got {reason}"
+            f"the network cannot answer points of shape {list(inputs.shape[1:])}, as those of {called} are, "
+            f"got {reason}"
         ) from problem
     if tests.classes > found.shape[-1]:
         raise ValueError(
@@ -59,10 +63,12 @@ def answers(network: Network, tests: Labelled, called: str) -> MemberLogits:
     return found
 
 
-def data_asked(word: str | None, model: Model, label: str, size: tuple[int, int] | None) -> DataSet:
+def data_asked(
+    word: str | None, model: Model, label: str, size: tuple[int, int] | None, flag: str = "--data"
+) -> DataSet:
     """As named, or a run's own."""
     if word is not None:
-        return data_named(Choice(word, "", label=label, size=size))
+        return data_named(Choice(word, "", label=label, size=size), flag)
     if model.trial is None:
         raise ValueError("a model that is no run of ours needs --data")
     return model.trial.data

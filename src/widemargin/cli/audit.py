@@ -76,7 +76,7 @@ class Audit:
         balls = tuple(ball_named(self.norm, radius, self._box(drawn)) for radius in radii)
         subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
         answers(subject.network, subject.examples, called)
-        out = made(folder_for(self.out, place, "audits"))
+        out = made(folder_for(self.out, place, "audits", self.weights))
         with as_started(device) as started:
             processes = patient(started)
             question = _question(balls, min(self.points, len(drawn.test)), self.seed, processes.count)

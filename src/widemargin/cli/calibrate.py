@@ -66,7 +66,7 @@ class Calibrate:
         outside: dict[str, Cloud] = {}
         notes = list(model.notes)
         for word in self.outside:
-            name, foreign = self._drawn(word, model)
+            name, foreign = self._drawn(word, model, "--outside")
             if name in (called, *outside):
                 raise ValueError(f"--outside must name other examples than --data, each once, got {word}")
             try:
@@ -75,12 +75,12 @@ class Calibrate:
                 raise ValueError(f"--outside {word}: {problem}") from None
             if foreign.stored.shape[1:] != tests.stored.shape[1:]:
                 notes.append(f"{name} was {_shape(foreign)} and is scaled (bilinear) to {_shape(tests)}.")
-        out = made(folder_for(self.out, place, "calibrations"))
+        out = made(folder_for(self.out, place, "calibrations", self.weights))
         found = doubts(model.network, tests.to(self.device), outside)
         _tell(Calibrated(model.name, model.digest, called, found, tuple(notes)), out, console)
 
-    def _drawn(self, word: str | None, model: Model) -> tuple[str, Labelled]:
-        called, drawn = with_tests(data_asked(word, model, self.label, self.size))
+    def _drawn(self, word: str | None, model: Model, flag: str = "--data") -> tuple[str, Labelled]:
+        called, drawn = with_tests(data_asked(word, model, self.label, self.size, flag))
         return called, drawn.test if self.points is None else at_most(drawn.test, self.points, self.seed)
 
     def _alike(self, foreign: Labelled, tests: Labelled) -> Cloud:
