@@ -35,7 +35,8 @@ _OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
 @dataclass(frozen=True)
 class Audit:
     """Measure how robust a classifier is, ours or not: AutoAttack at several radii, margins, certified bounds, and
-    whether the numbers can be trusted.  Writes audit.json, points.json and audit.html.
+    whether the numbers can be trusted.  Writes audit.json, points.json and audit.html; for l2
+    and l1 audit-l2.json and so on, so that norms are kept side by side.
 
     For example: widemargin audit runs/1a2b3c --eps .05 .1 .2.  The same command goes on where it was interrupted."""
 
@@ -147,8 +148,11 @@ def _watched(
 def _tell(found: Audited, out: Path, console: rich.console.Console) -> None:
     report = page(found)
     report.print(console)
-    write_whole(out / "audit.json", (json.dumps(found.summary(), indent=1, allow_nan=False) + "\n").encode())
-    write_whole(out / "points.json", (json.dumps(found.per_point(), allow_nan=False) + "\n").encode())
-    write_whole(out / "audit.html", report.html().encode())
-    for name in ("audit.json", "points.json", "audit.html"):
+    # Norms are kept side by side.
+    norm = "" if found.norm == "linf" else f"-{found.norm}"
+    names = (f"audit{norm}.json", f"points{norm}.json", f"audit{norm}.html")
+    write_whole(out / names[0], (json.dumps(found.summary(), indent=1, allow_nan=False) + "\n").encode())
+    write_whole(out / names[1], (json.dumps(found.per_point(), allow_nan=False) + "\n").encode())
+    write_whole(out / names[2], report.html().encode())
+    for name in names:
         console.print(f"  {out / name}", highlight=False, soft_wrap=True)
