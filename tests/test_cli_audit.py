@@ -1,3 +1,4 @@
+import json
 import shutil
 from pathlib import Path
 
@@ -138,3 +139,17 @@ def test_a_damaged_part_of_an_audit_is_named(capsys: pytest.CaptureFixture[str])
 )
 def test_every_model_has_its_folder(place: str, weights: Path | None, folder: str) -> None:
     assert folder_for(None, place, "audits", weights) == Path(folder)
+
+
+@pytest.mark.usefixtures("_quick")
+def test_norms_and_other_data_are_kept_side_by_side() -> None:
+    for words in ("", "--norm l2", "--data others.npz", "--data two.npz --norm l1"):
+        widemargin(f"audit run --eps .1 --points 4 {words}")
+    found = {str(path) for path in Path("run").rglob("audit*.json")}
+    assert found == {
+        "run/audit.json",
+        "run/audit-l2.json",
+        "run/audit-l1.json",
+        "run/on-others.npz/audit.json",
+    }
+    assert json.loads(Path("run/audit.json").read_text())["data"] == "two.npz"

@@ -33,6 +33,26 @@ def folder_for(out: Path | None, place: str, kind: str, weights: Path | None = N
     return Path(kind) / (name if weights is None else f"{name}-{weights.name}")
 
 
+def foreign(data: DataSet, drawn: Parts, model: Model) -> bool:
+    """Is it other data than that of the run?  Then its results must not replace the run's own."""
+    if model.trial is None or data == model.trial.data:
+        return False
+    if not isinstance(data, type(model.trial.data)):
+        return True
+    if isinstance(data, ImageSet) and data.name != getattr(model.trial.data, "name", None):
+        return True
+    try:
+        own = model.trial.data.draw()
+    except (ValueError, OSError):
+        # Nobody can tell any more.
+        return True
+    return not (
+        isinstance(own, Parts)
+        and torch.equal(own.test.stored, drawn.test.stored)
+        and torch.equal(own.test.labels, drawn.test.labels)
+    )
+
+
 def made(out: Path) -> Path:
     """The folder, before long work would be lost for want of it."""
     try:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from safetensors import SafetensorError, safe_open
 from tyro.conf import Positional, arg
 
-from widemargin.cli.asked import answers, data_asked, folder_for, made, place_of, with_tests
+from widemargin.cli.asked import answers, data_asked, folder_for, foreign, made, place_of, with_tests
 from widemargin.cli.choice import ball_named
 from widemargin.cli.train import device_of
 from widemargin.conduct.audit import Subject, audit
@@ -63,7 +63,8 @@ class Audit:
     seed: int = 0
     """Decides which points are drawn, and all that attacks draw."""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
-    """Folder for the results.  [the run's own; for other models audits/ and the model's name]"""
+    """Folder for the results.  [the run's own, on other data than its own one inside; for other models audits/ and
+    the model's name]"""
     device: str = "cpu"
     """cpu or cuda."""
 
@@ -73,11 +74,13 @@ class Audit:
         device = device_of(self.device)
         model = load_model(place, self.weights)
         model.network.to(device)
-        called, drawn = with_tests(data_asked(self.data, model, self.label, self.size))
+        data = data_asked(self.data, model, self.label, self.size)
+        called, drawn = with_tests(data)
         balls = tuple(ball_named(self.norm, radius, self._box(drawn)) for radius in radii)
         subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
         answers(subject.network, subject.examples, called)
-        out = made(folder_for(self.out, place, "audits", self.weights))
+        usual = folder_for(self.out, place, "audits", self.weights)
+        out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model) else usual)
         with as_started(device) as started:
             processes = patient(started)
             question = _question(balls, min(self.points, len(drawn.test)), self.seed, processes.count)
