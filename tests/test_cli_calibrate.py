@@ -50,7 +50,7 @@ def test_calibrate_some_points_of_a_file(capsys: pytest.CaptureFixture[str]) -> 
     widemargin("train --data digits --fraction .2 --method standard --epochs 1 --out here")
     widemargin("export here --to model.pt2")
     widemargin("calibrate model.pt2 --data digits --points 50")
-    written = json.loads(Path("calibrations/model/calibration.json").read_text())
+    written = json.loads(Path("calibrations/model.pt2/calibration.json").read_text())
     assert (written["n"], written["members"]) == (50, 1)
     assert list(written["auroc"]) == ["entropy", "variation ratio", "gap"]
     capsys.readouterr()
@@ -60,4 +60,4 @@ def test_calibrate_some_points_of_a_file(capsys: pytest.CaptureFixture[str]) -> 
     Path("table.csv").write_text("a,b,label\n" + "1,2,x\n3,4,y\n" * 20)
     message = "--outside table.csv: examples must have the shape [1, 8, 8], or both must be images"
     assert message in refused("calibrate here --outside table.csv", capsys)
-    assert "--data must be one of" in refused("calibrate here --outside nowhere", capsys)
+    assert "--outside must be one of" in refused("calibrate here --outside nowhere", capsys)

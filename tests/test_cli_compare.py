@@ -39,10 +39,10 @@ def _in_a_folder(tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
 
 
-def audit(folder: str, accuracy: float) -> None:
-    ball = {"norm": "linf", "eps": 0.05, "accuracy": accuracy, "n": 50, "low": 0, "high": 1, "attacks": ["apgd-ce"]}
-    content = {"version": 1, "n": 50, "clean": 0.5, "robust": [ball], "seed": 0}
-    (Path("runs") / folder / "audit.json").write_text(json.dumps(content))
+def audit(folder: str, accuracy: float, norm: str = "linf", **other: object) -> None:
+    ball = {"norm": norm, "eps": 0.05, "accuracy": accuracy, "n": 50, "low": 0, "high": 1, "attacks": ["apgd-ce"]}
+    content = {"n": 50, "clean": 0.5, "robust": [ball], "data": "digits", "box": "UNIT", "seed": 0, **other}
+    (Path("runs") / folder / ("audit.json" if norm == "linf" else f"audit-{norm}.json")).write_text(json.dumps(content))
 
 
 def test_compare_prints(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,6 +68,28 @@ def test_compare_takes_audits(capsys: pytest.CaptureFixture[str]) -> None:
     assert "PGD" not in text
     Path("runs/standard/audit.json").write_text("{}")
     assert "audit.json is damaged" in refused("compare runs", capsys)
+
+
+@pytest.mark.parametrize("other", [{"data": "others.npz"}, {"box": "OPEN"}, {"seed": 1}])
+def test_audits_on_other_examples_are_not_averaged(other: dict[str, object]) -> None:
+    audit("fgsm-0", 0.25)
+    audit("fgsm-1", 0.75, **other)
+    widemargin("compare runs/fgsm-0 runs/fgsm-1 --to table.md")
+    text = Path("table.md").read_text()
+    assert "PGD linf 0.1" in text
+    assert "no ball in common that met the same attacks on the same examples in the same box (data digits" in text
+
+
+def test_norms_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("fgsm-0", "fgsm-1", "standard"):
+        audit(folder, 0.25)
+        audit(folder, 0.375, "l2")
+    widemargin("compare runs --to table.md")
+    text = Path("table.md").read_text()
+    assert "| run | seeds | clean | linf 0.05 | l2 0.05 | trade-off linf 0.05 | trade-off l2 0.05 |" in text
+    assert "| **25.0** | **37.5** |" in text
+    audit("standard", 0.375, "l2", seed=1)
+    assert "the audits in runs/standard must be of the same examples" in refused("compare runs", capsys)
 
 
 def test_compare_writes_latex_and_a_page() -> None:

@@ -213,9 +213,12 @@ def test_every_recipe_has_its_words(name: str) -> None:
             "--data digits --method standard --members 2 --dropout-draws 3",
             "--members and --dropout-draws are different",
         ),
-        ("--data digits --method standard --members 1", "Members.count must be a whole number of at least 2"),
+        ("--data digits --method standard --members 1", "--members must be a whole number of at least 2, got 1"),
         ("--data digits --method standard --members 2 --latent", "--members have latent spaces of their own"),
-        ("--data digits --method standard --dropout-draws 0", "DropoutDraws.draws must be"),
+        (
+            "--data digits --method standard --dropout-draws 0",
+            "--dropout-draws must be a whole number of at least 1, got 0",
+        ),
         (
             "--data digits --method standard --dropout-draws 3 --dropout 0",
             "--dropout-draws needs dropout, got --dropout 0",
@@ -232,7 +235,7 @@ def test_every_recipe_has_its_words(name: str) -> None:
         ("--data digits --method standard --deep-kernel --dropout .1", "--deep-kernel draws from its process"),
         (
             "--data digits --method udp --eps 1 --alpha 1 --steps 1 --measure mutual-information",
-            "--measure mutual-info",
+            "--measure mutual-information needs several members: give --members, --dropout-draws or --deep-kernel",
         ),
         ("--data digits --method standard --fraction 2", "ImageSet.fraction must be in"),
     ],

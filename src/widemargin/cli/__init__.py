@@ -147,6 +147,11 @@ def main(arguments: list[str] | None = None) -> None:
     except ValueError as error:
         print(f"widemargin: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"widemargin: {error.filename} cannot be read or written ({error.strerror})", file=sys.stderr)
+        sys.exit(2)
     except BrokenProcessPool:
         print(
             "widemargin: a worker process was killed, maybe for want of memory; run the same command to go on, or take "

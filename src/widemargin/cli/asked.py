@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from widemargin.cli.choice import Choice, data_named
 from widemargin.conduct.model import Model
 from widemargin.data.images import ImageSet
-from widemargin.data.labelled import Parts
+from widemargin.data.labelled import Labelled, Parts
 from widemargin.data.own import OwnData
 from widemargin.run import DataSet
+from widemargin.shapes import MemberLogits
+from widemargin.uncertainty.network import Network, in_eval_mode
+
+_TRIED = 16
+"""Points on which a network is tried before anything is written."""
 
 
 def place_of(model: str) -> str:
@@ -18,15 +25,70 @@ def place_of(model: str) -> str:
     return str(named) if not Path(model).exists() and named.is_dir() else model
 
 
-def folder_for(out: Path | None, place: str, kind: str) -> Path:
-    """Where results go: as said, into the run's own folder, or for other models into one of their name."""
-    return out or (Path(place) if Path(place).is_dir() else Path(kind) / Path(place).stem)
+def folder_for(out: Path | None, place: str, kind: str, weights: Path | None = None) -> Path:
+    """Where results go: as said, into the run's own folder, or for other models into one of their whole name."""
+    if out is not None or Path(place).is_dir():
+        return out or Path(place)
+    name = Path(place).name.replace(".py:", "-")
+    return Path(kind) / (name if weights is None else f"{name}-{weights.name}")
 
 
-def data_asked(word: str | None, model: Model, label: str, size: tuple[int, int] | None) -> DataSet:
+def foreign(data: DataSet, drawn: Parts, model: Model) -> bool:
+    """Is it other data than that of the run?  Then its results must not replace the run's own."""
+    if model.trial is None or data == model.trial.data:
+        return False
+    if not isinstance(data, type(model.trial.data)):
+        return True
+    if isinstance(data, ImageSet) and data.name != getattr(model.trial.data, "name", None):
+        return True
+    try:
+        own = model.trial.data.draw()
+    except (ValueError, OSError):
+        # Nobody can tell any more.
+        return True
+    return not (
+        isinstance(own, Parts)
+        and torch.equal(own.test.stored, drawn.test.stored)
+        and torch.equal(own.test.labels, drawn.test.labels)
+    )
+
+
+def made(out: Path) -> Path:
+    """The folder, before long work would be lost for want of it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ValueError(f"--out must be a folder or be free for one, got {out} ({problem.strerror})") from None
+    return out
+
+
+def answers(network: Network, tests: Labelled, called: str) -> MemberLogits:
+    """Its answers to a few points; refused if these, or their classes, are not what the network was made for."""
+    inputs, _ = tests.batch(torch.arange(min(_TRIED, len(tests))))
+    try:
+        with torch.no_grad(), in_eval_mode(network):
+            found = network.logits(network.encode(inputs))
+    except Exception as problem:
+        # Networks of others raise what they like, in as many lines as they like.
+        reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        raise ValueError(
+            f"the network cannot answer points of shape {list(inputs.shape[1:])}, as those of {called} are, "
+            f"got {reason}"
+        ) from problem
+    if tests.classes > found.shape[-1]:
+        raise ValueError(
+            f"the network must tell all {tests.classes} classes of {called} apart, got {found.shape[-1]} logits: give "
+            "the data that it was trained for"
+        )
+    return found
+
+
+def data_asked(
+    word: str | None, model: Model, label: str, size: tuple[int, int] | None, flag: str = "--data"
+) -> DataSet:
     """As named, or a run's own."""
     if word is not None:
-        return data_named(Choice(word, "", label=label, size=size))
+        return data_named(Choice(word, "", label=label, size=size), flag)
     if model.trial is None:
         raise ValueError("a model that is no run of ours needs --data")
     return model.trial.data

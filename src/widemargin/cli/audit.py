@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 
 import rich.console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from safetensors import SafetensorError, safe_open
 from tyro.conf import Positional, arg
 
-from widemargin.cli.asked import data_asked, folder_for, place_of, with_tests
+from widemargin.cli.asked import answers, data_asked, folder_for, foreign, made, place_of, with_tests
 from widemargin.cli.choice import ball_named
 from widemargin.cli.train import device_of
 from widemargin.conduct.audit import Subject, audit
@@ -34,7 +35,8 @@ _OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
 @dataclass(frozen=True)
 class Audit:
     """Measure how robust a classifier is, ours or not: AutoAttack at several radii, margins, certified bounds, and
-    whether the numbers can be trusted.  Writes audit.json, points.json and audit.html.
+    whether the numbers can be trusted.  Writes audit.json, points.json and audit.html; for l2
+    and l1 audit-l2.json and so on, so that norms are kept side by side.
 
     For example: widemargin audit runs/1a2b3c --eps .05 .1 .2.  The same command goes on where it was interrupted."""
 
@@ -61,7 +63,8 @@ class Audit:
     seed: int = 0
     """Decides which points are drawn, and all that attacks draw."""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
-    """Folder for the results.  [the run's own; for other models audits/ and the model's name]"""
+    """Folder for the results.  [the run's own, on other data than its own one inside; for other models audits/ and
+    the model's name]"""
     device: str = "cpu"
     """cpu or cuda."""
 
@@ -71,13 +74,17 @@ class Audit:
         device = device_of(self.device)
         model = load_model(place, self.weights)
         model.network.to(device)
-        called, drawn = with_tests(data_asked(self.data, model, self.label, self.size))
+        data = data_asked(self.data, model, self.label, self.size)
+        called, drawn = with_tests(data)
         balls = tuple(ball_named(self.norm, radius, self._box(drawn)) for radius in radii)
         subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
-        out = folder_for(self.out, place, "audits")
+        answers(subject.network, subject.examples, called)
+        usual = folder_for(self.out, place, "audits", self.weights)
+        out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model) else usual)
         with as_started(device) as started:
             processes = patient(started)
             question = _question(balls, min(self.points, len(drawn.test)), self.seed, processes.count)
+            _check_kept(out / "audit" / subject.key(question))
             found = _watched(subject, question, out / "audit", budget, console, processes)
         if found is not None:
             _tell(found, out, console)
@@ -91,6 +98,21 @@ class Audit:
 def _question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> Question:
     """In chunks as large as usual, but nobody shall be idle."""
     return Question(balls, points, seed, max(1, min(Question.chunk, math.ceil(points / processes))))
+
+
+def _check_kept(place: Path) -> None:
+    """What was kept of this audit must be whole, or hours later it would be in the way."""
+    for path in sorted(place.glob("*")):
+        try:
+            if path.suffix == ".json":
+                json.loads(path.read_bytes())
+            elif path.suffix == ".safetensors":
+                with safe_open(path, framework="np"):
+                    pass
+        except (SafetensorError, OSError, ValueError) as problem:
+            raise ValueError(
+                f"{path} is damaged ({problem}): delete it, and the same command repeats what was in it"
+            ) from None
 
 
 def _radii(eps: tuple[float, ...]) -> tuple[float, ...]:
@@ -129,9 +151,11 @@ def _watched(
 def _tell(found: Audited, out: Path, console: rich.console.Console) -> None:
     report = page(found)
     report.print(console)
-    out.mkdir(parents=True, exist_ok=True)
-    write_whole(out / "audit.json", (json.dumps(found.summary(), indent=1, allow_nan=False) + "\n").encode())
-    write_whole(out / "points.json", (json.dumps(found.per_point(), allow_nan=False) + "\n").encode())
-    write_whole(out / "audit.html", report.html().encode())
-    for name in ("audit.json", "points.json", "audit.html"):
+    # Norms are kept side by side.
+    norm = "" if found.norm == "linf" else f"-{found.norm}"
+    names = (f"audit{norm}.json", f"points{norm}.json", f"audit{norm}.html")
+    write_whole(out / names[0], (json.dumps(found.summary(), indent=1, allow_nan=False) + "\n").encode())
+    write_whole(out / names[1], (json.dumps(found.per_point(), allow_nan=False) + "\n").encode())
+    write_whole(out / names[2], report.html().encode())
+    for name in names:
         console.print(f"  {out / name}", highlight=False, soft_wrap=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 import rich.console
 from tyro.conf import Positional, arg
 
-from widemargin.cli.asked import data_asked, folder_for, place_of, with_tests
+from widemargin.cli.asked import answers, data_asked, folder_for, made, place_of, with_tests
 from widemargin.cli.train import device_of
 from widemargin.conduct.model import Model, load_model
 from widemargin.data.alike import alike
@@ -20,6 +20,7 @@ from widemargin.data.toy import Cloud
 from widemargin.measure.calibration import doubts
 from widemargin.report.calibration_page import Calibrated, page
 from widemargin.train.checkpoint import write_whole
+from widemargin.uncertainty.network import check_not_probabilities
 
 _OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
 
@@ -61,10 +62,11 @@ class Calibrate:
         model = load_model(place, self.weights)
         model.network.to(device_of(self.device))
         called, tests = self._drawn(self.data, model)
+        check_not_probabilities(answers(model.network, tests.to(self.device), called))
         outside: dict[str, Cloud] = {}
         notes = list(model.notes)
         for word in self.outside:
-            name, foreign = self._drawn(word, model)
+            name, foreign = self._drawn(word, model, "--outside")
             if name in (called, *outside):
                 raise ValueError(f"--outside must name other examples than --data, each once, got {word}")
             try:
@@ -73,12 +75,12 @@ class Calibrate:
                 raise ValueError(f"--outside {word}: {problem}") from None
             if foreign.stored.shape[1:] != tests.stored.shape[1:]:
                 notes.append(f"{name} was {_shape(foreign)} and is scaled (bilinear) to {_shape(tests)}.")
+        out = made(folder_for(self.out, place, "calibrations", self.weights))
         found = doubts(model.network, tests.to(self.device), outside)
-        out = folder_for(self.out, place, "calibrations")
         _tell(Calibrated(model.name, model.digest, called, found, tuple(notes)), out, console)
 
-    def _drawn(self, word: str | None, model: Model) -> tuple[str, Labelled]:
-        called, drawn = with_tests(data_asked(word, model, self.label, self.size))
+    def _drawn(self, word: str | None, model: Model, flag: str = "--data") -> tuple[str, Labelled]:
+        called, drawn = with_tests(data_asked(word, model, self.label, self.size, flag))
         return called, drawn.test if self.points is None else at_most(drawn.test, self.points, self.seed)
 
     def _alike(self, foreign: Labelled, tests: Labelled) -> Cloud:
@@ -94,7 +96,6 @@ def _shape(examples: Labelled) -> str:
 def _tell(found: Calibrated, out: Path, console: rich.console.Console) -> None:
     report = page(found)
     report.print(console)
-    out.mkdir(parents=True, exist_ok=True)
     write_whole(out / "calibration.json", (json.dumps(found.summary(), indent=1, allow_nan=False) + "\n").encode())
     write_whole(out / "calibration.html", report.html().encode())
     for name in ("calibration.json", "calibration.html"):

@@ -169,7 +169,7 @@ def ball_named(norm: str, radius: float, box: Box) -> Ball:
     return _BALLS[norm](radius, box)
 
 
-def data_named(choice: Choice) -> ImageSet | OwnData:
+def data_named(choice: Choice, flag: str = "--data") -> ImageSet | OwnData:
     if choice.data in image_sets():
         return ImageSet(choice.data, choice.fraction)
     path = Path(choice.data).expanduser()
@@ -177,7 +177,7 @@ def data_named(choice: Choice) -> ImageSet | OwnData:
         close = difflib.get_close_matches(choice.data, image_sets(), n=1)
         hint = f"did you mean {close[0]}?" if close else "name what exists"
         raise ValueError(
-            f"--data must be one of {', '.join(image_sets())}, a folder or a file, got {choice.data}: {hint}"
+            f"{flag} must be one of {', '.join(image_sets())}, a folder or a file, got {choice.data}: {hint}"
         )
     if choice.fraction != 1:
         raise ValueError("--fraction is for published images: of your own data give only what is to be used")
@@ -317,7 +317,13 @@ def _members(choice: Choice) -> Estimator:
     if choice.deep_kernel and choice.dropout:
         raise ValueError("--deep-kernel draws from its process: leave out --dropout")
     if choice.measure == "mutual-information" and not asked:
-        raise ValueError("--measure mutual-information needs several members: give --members or --dropout-draws")
+        raise ValueError(
+            "--measure mutual-information needs several members: give --members, --dropout-draws or --deep-kernel"
+        )
+    if choice.members is not None and choice.members < 2:
+        raise ValueError(f"--members must be a whole number of at least 2, got {choice.members}")
+    if choice.dropout_draws is not None and choice.dropout_draws < 1:
+        raise ValueError(f"--dropout-draws must be a whole number of at least 1, got {choice.dropout_draws}")
     if choice.members is not None:
         return Members(choice.members)
     if choice.dropout_draws is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -100,17 +100,33 @@ def _validation_attack(run: Mapping[str, Any], n: int) -> Attack | None:
 
 
 def _audit(folder: RunFolder) -> Measured | None:
-    path = folder.path / "audit.json"
-    if not path.exists():
+    """Of all norms together, which must have been asked of the same examples: there is one clean accuracy."""
+    paths = [folder.path / name for name in ("audit.json", "audit-l2.json", "audit-l1.json")]
+    found = {path.name: _read_audit(path) for path in paths if path.exists()}
+    if not found:
         return None
+    if len({examples for _, examples in found.values()}) > 1:
+        told = "; ".join(f"{name}: {examples}" for name, (_, examples) in found.items())
+        raise ValueError(
+            f"the audits in {folder.path} must be of the same examples, got {told}: repeat one with the --points and "
+            "--seed of the other, or move it elsewhere"
+        )
+    (first, _), *_ = found.values()
+    return replace(first, robust={attack: share for one, _ in found.values() for attack, share in one.robust.items()})
+
+
+def _read_audit(path: Path) -> tuple[Measured, str]:
+    """And of which examples it is."""
     try:
         content = json.loads(path.read_text())
+        on = ", ".join(f"{name} {content[name]}" for name in ("data", "box", "seed") if name in content)
         robust = {
-            Attack(str(one["norm"]), float(one["eps"]), int(one["n"]), tuple(map(str, one["attacks"]))): float(
+            Attack(str(one["norm"]), float(one["eps"]), int(one["n"]), tuple(map(str, one["attacks"])), on): float(
                 one["accuracy"]
             )
             for one in content["robust"]
         }
-        return Measured(float(content["clean"]), int(content["n"]), robust)
+        examples = ", ".join(f"{name} {content[name]}" for name in ("data", "n", "seed") if name in content)
+        return Measured(float(content["clean"]), int(content["n"]), robust), examples
     except (KeyError, TypeError, ValueError) as problem:
         raise ValueError(f"{path} is damaged ({problem!r}): delete it and audit the run again") from None

@@ -73,6 +73,8 @@ class Export:
     """By robust accuracy on the validation part, or those of the end."""
 
     def __call__(self, console: rich.console.Console) -> None:
+        if not self.to.absolute().parent.is_dir():
+            raise ValueError(f"--to must be in a folder that exists, got {self.to}")
         export(_folder(self.run), self.to, self.weights)
         console.print(str(self.to), highlight=False, soft_wrap=True)
 

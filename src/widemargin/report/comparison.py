@@ -19,12 +19,14 @@ _LABELS = {"ball.radius": "eps", "steps.most": "steps", "step.size": "alpha", "p
 
 @dataclass(frozen=True)
 class Attack:
-    """A column: figures stand in one only if the same attacks were led on equally many examples."""
+    """A column: figures stand in one only if the same attacks were led on the same examples in the same box."""
 
     norm: str
     eps: float
     n: int
     attacks: tuple[str, ...]
+    on: str = ""
+    """Which examples, and what values their features may take."""
 
     @property
     def ball(self) -> str:
@@ -123,7 +125,10 @@ def _chosen(entries: Sequence[Entry]) -> tuple[dict[str, Measured], list[Attack]
     alike = len({audit.n for audit in audits.values()}) == 1
     common = _common(list(audits.values())) if alike and not without else []
     if common:
-        led = {attack.ball: f"{', '.join(attack.attacks)} on {attack.n:,} test examples" for attack in common}
+        led = {
+            attack.ball: f"{', '.join(attack.attacks)} on {attack.n:,} test examples{attack.on and f' ({attack.on})'}"
+            for attack in common
+        }
         same = set(led.values())
         said = same.pop() if len(same) == 1 else "; ".join(f"{ball}: {what}" for ball, what in led.items())
         return audits, common, f"{statistics}Robust accuracy as audited: {said}."
@@ -132,7 +137,9 @@ def _chosen(entries: Sequence[Entry]) -> tuple[dict[str, Measured], list[Attack]
     elif without:
         why = f"Without an audit: {', '.join(without)}"
     else:
-        why = "The audits have no ball in common that met the same attacks on equally many examples"
+        why = "The audits have no ball in common that met the same attacks on the same examples in the same box"
+        ons = dict.fromkeys(attack.on for audit in audits.values() for attack in audit.robust)
+        why += f" ({' / '.join(ons)})" if len(ons) > 1 else ""
     tested = {entry.place: entry.tested for entry in entries}
     common = _common(list(tested.values()))
     if not common:

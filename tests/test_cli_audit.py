@@ -1,0 +1,155 @@
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from test_cli_train import refused, widemargin
+from widemargin.cli.asked import folder_for
+from widemargin.conduct import audit as conducted
+from widemargin.measure.attacks.apgd import APGD
+from widemargin.measure.attacks.fmn import FMN
+from widemargin.measure.attacks.square import Square
+
+OWN = """
+import torch
+from torch import nn
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.tensor([[3.0, 0.0, 0.0], [0.0, 3.0, 0.0]]))
+
+    def forward(self, points):
+        return points @ self.weight.T
+
+
+class Cold(Plain):
+    def forward(self, points):
+        return super().forward(points) / 10
+
+
+class Soft(Plain):
+    def forward(self, points):
+        return super().forward(points).softmax(-1)
+
+
+class Wrong(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(7, 2)
+
+    def forward(self, points):
+        if len(points[0]) != 7:
+            raise KeyError("seven features\\nare needed")
+        return self.layer(points)
+"""
+
+
+def table(path: str, classes: int, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    labels = np.arange(80) % classes
+    points = rng.normal(0, 0.3, (80, 3)) + np.eye(3)[labels]
+    np.savez(path, x=points.astype(np.float32), y=labels)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    table(f"{folder}/two.npz", 2)
+    table(f"{folder}/three.npz", 3)
+    table(f"{folder}/others.npz", 2, seed=1)
+    (folder / "own.py").write_text(OWN)
+    torch.save({"layer.weight": torch.ones(2, 7), "layer.bias": torch.ones(2)}, folder / "wrong.pt")
+    widemargin(f"train --data {folder}/two.npz --method standard --epochs 1 --out {folder}/run")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found is tested elsewhere."""
+    monkeypatch.setattr(conducted, "standard", lambda ball, *_: (APGD(ball, steps=2), Square(ball, queries=2)))
+    monkeypatch.setattr(conducted, "shortest_attacks", lambda norm, box, *_: (FMN(norm, box, steps=2),))
+
+
+def files() -> set[str]:
+    return {str(path) for path in Path().rglob("*") if "__pycache__" not in path.parts}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("audit run --eps .1 --data digits", "the network cannot answer points of shape [1, 8, 8], as those of digits"),
+        ("calibrate run --data digits", "the network cannot answer points of shape [1, 8, 8], as those of digits"),
+        (
+            "audit own.py:Wrong --weights wrong.pt --data two.npz --eps .1",
+            "the network cannot answer points of shape [3], as those of two.npz are, got KeyError: 'seven features",
+        ),
+        ("audit run --eps .1 --data three.npz", "the network must tell all 3 classes of three.npz apart, got 2"),
+        ("calibrate run --data three.npz", "the network must tell all 3 classes of three.npz apart, got 2"),
+        ("calibrate own.py:Soft --data two.npz", "the network must return logits, got rows that look like prob"),
+        ("export run --to nowhere/model.pt2", "--to must be in a folder that exists, got nowhere/model.pt2"),
+        ("audit run --eps .1 --out two.npz", "--out must be a folder or be free for one, got two.npz"),
+        ("calibrate run --out two.npz", "--out must be a folder or be free for one, got two.npz"),
+        ("calibrate run --out two.npz/inside", "--out must be a folder or be free for one, got two.npz/inside"),
+        ("audit run --eps .1 --out /proc/x", "--out must be a folder or be free for one, got /proc/x"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_and_leaves_nothing(
+    words: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files()
+    assert refused(words, capsys).startswith(sentence)
+    assert files() == before
+
+
+@pytest.mark.usefixtures("_quick")
+def test_a_damaged_part_of_an_audit_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "audit run --eps .1 --points 4"
+    widemargin(words)
+    for pattern in ("00000.safetensors", "stand-in*.safetensors", "findings.json"):
+        (path,) = Path("run/audit").rglob(pattern)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:20])
+        capsys.readouterr()
+        assert refused(words, capsys).startswith(f"{path} is damaged")
+        path.write_bytes(whole)
+    widemargin(words)
+
+
+@pytest.mark.parametrize(
+    ("place", "weights", "folder"),
+    [
+        ("run", None, "run"),
+        ("there/own.py:Plain", None, "audits/own-Plain"),
+        ("own.py:Cold", None, "audits/own-Cold"),
+        ("own.py:Wrong", Path("there/wrong.pt"), "audits/own-Wrong-wrong.pt"),
+        ("m.pt2", None, "audits/m.pt2"),
+        ("m.onnx", None, "audits/m.onnx"),
+    ],
+)
+def test_every_model_has_its_folder(place: str, weights: Path | None, folder: str) -> None:
+    assert folder_for(None, place, "audits", weights) == Path(folder)
+
+
+@pytest.mark.usefixtures("_quick")
+def test_norms_and_other_data_are_kept_side_by_side() -> None:
+    for words in ("", "--norm l2", "--data others.npz", "--data two.npz --norm l1"):
+        widemargin(f"audit run --eps .1 --points 4 {words}")
+    found = {str(path) for path in Path("run").rglob("audit*.json")}
+    assert found == {
+        "run/audit.json",
+        "run/audit-l2.json",
+        "run/audit-l1.json",
+        "run/on-others.npz/audit.json",
+    }
+    assert json.loads(Path("run/audit.json").read_text())["data"] == "two.npz"
