@@ -23,6 +23,7 @@ from widemargin.measure.attacks.losses import Margin
 from widemargin.measure.attacks.nearer import Norm
 from widemargin.measure.attacks.square import Square
 from widemargin.measure.diagnostics import all_findings, modes
+from widemargin.measure.diagnostics import probabilities as shares
 from widemargin.perturb.balls import L2, OPEN, Ball, Box, Linf
 from widemargin.report.audit_page import page
 from widemargin.uncertainty.cuts import at_input
@@ -410,6 +411,26 @@ def test_chance_that_cannot_be_fixed_is_said(tmp_path: Path) -> None:
     assert found is not None
     assert found.draws is None
     assert "every figure is of single ones" in page(found).settings
+
+
+def test_a_network_that_answers_with_probabilities_is_measured_by_their_logs_and_told_so(
+    whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        module, "all_findings", lambda *given, **more: tuple(one(*given[:2]) for one in (modes, shares))
+    )
+    plain = subject()
+    linear = next(one for one in plain.network.modules() if isinstance(one, nn.Linear))
+    network = Single(at_input(nn.Sequential(linear, nn.Softmax(-1))))
+    found = audit(Subject(network, "shares", "shares", plain.examples, "points"), QUESTION, tmp_path)
+    assert found is not None
+    (finding,) = (one for one in found.findings if one.name == "probabilities")
+    assert finding.verdict == "wrong"
+    assert "remove the network's softmax" in finding.advice
+    assert "Answers are probabilities: attacks climbed their logs." in found.notes
+    assert [one.count for one in found.robust] == [one.count for one in whole.robust], "it is the same classifier"
+    assert found.certified is None
+    assert "probabilities" in page(found).summary
 
 
 def test_proofs_that_take_too_long_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

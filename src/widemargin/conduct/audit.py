@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import final
 
 import numpy as np
 import torch
@@ -24,13 +25,14 @@ from widemargin.data.labelled import Labelled
 from widemargin.measure.attacks.standard import standard
 from widemargin.measure.certified import certified, certified_radius
 from widemargin.measure.curve import check_certificates, robustness
-from widemargin.measure.diagnostics import Finding, all_findings, black_box, randomness, stood_in
+from widemargin.measure.diagnostics import Finding, all_findings, black_box, probabilities, randomness, stood_in
 from widemargin.measure.distance import NOBODY, distances, shortest_attacks
 from widemargin.measure.draws import Finder, Judged, judged
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.measure.stand_in import fooled, stand_in
 from widemargin.perturb.balls import L1, L2, Linf
 from widemargin.run import key_of
+from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.train.checkpoint import write_whole
 from widemargin.train.processes import ALONE
 from widemargin.uncertainty.network import Network, in_eval_mode
@@ -54,6 +56,25 @@ DIAGNOSED = 200
 """Points for the diagnoses, which need no more."""
 
 
+@final
+class Logs(Network):
+    """A network that answers with probabilities, by their logs: the same classifier, of valid logits."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network, self.abreast = network, network.abreast
+
+    def encode(self, inputs: Points) -> Encoded:
+        return self.network.encode(inputs)
+
+    def logits(self, encoded: Encoded) -> MemberLogits:
+        shares = self.network.logits(encoded)
+        return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()
+
+    def penalty(self) -> Tensor:
+        return self.network.penalty()
+
+
 @dataclass(frozen=True, eq=False)
 class Subject:
     """Whom an audit is about."""
@@ -67,7 +88,13 @@ class Subject:
     @cached_property
     def judged(self) -> Judged:
         """Who decides whether a point is right, and what attacks climb."""
-        return judged(self.network, self.examples)
+        return judged(Logs(self.network) if self.as_logs else self.network, self.examples)
+
+    @cached_property
+    def as_logs(self) -> bool:
+        """Whether all answers are probabilities, of which no attack could climb anything."""
+        found = probabilities(self.network, self.examples.take(torch.arange(min(DIAGNOSED, len(self.examples)))))
+        return found.numbers["share"] == 1 and found.numbers["lowest"] >= 0 and found.numbers["highest"] <= 1
 
     def key(self, question: Question) -> str:
         # How many points are asked together decides nothing.
@@ -137,7 +164,7 @@ def audit(
         total,
         subject.judged.draws,
         (
-            *_random(subject),
+            *_doubtful(subject),
             *uncertified,
             *cut,
             *(("No transfer from a stand-in: the time was up.",) * (moved is None)),
@@ -263,10 +290,11 @@ def _classes(subject: Subject) -> int:
         return int(network(inputs).shape[-1])
 
 
-def _random(subject: Subject) -> tuple[str, ...]:
-    """What is doubtful of all figures, if answers are random."""
+def _doubtful(subject: Subject) -> tuple[str, ...]:
+    """What is doubtful of all figures, if answers are random or no logits."""
     problem = subject.judged.problem
-    return (f"Answers are random, and every figure is of single ones, since {problem}.",) if problem else ()
+    random = (f"Answers are random, and every figure is of single ones, since {problem}.",) if problem else ()
+    return (*random, *(("Answers are probabilities: attacks climbed their logs.",) * subject.as_logs))
 
 
 def _certifiable(subject: Subject, question: Question, place: Path) -> tuple[str, ...]:
@@ -357,6 +385,8 @@ def _findings(
         found, cut = tuple(seen), True
     if subject.judged.draws is not None:
         found = tuple(_as_judged(subject, some) if one.name == "randomness" else one for one in found)
+    if subject.as_logs:
+        found = tuple(probabilities(subject.network, some) if one.name == "probabilities" else one for one in found)
     if cut:
         return found, (f"Only {len(found)} diagnoses: the time was up.",)
     write_whole(path, json.dumps([asdict(finding) for finding in found], indent=1).encode())
