@@ -433,6 +433,19 @@ def test_a_network_that_answers_with_probabilities_is_measured_by_their_logs_and
     assert "probabilities" in page(found).summary
 
 
+def test_points_outside_the_box_are_told_and_not_attacked(tmp_path: Path) -> None:
+    found = audit(subject(), Question((Linf(0.1), Linf(0.2)), points=24, seed=3), tmp_path)
+    assert found is not None
+    (finding,) = (one for one in found.findings if one.verdict == "wrong")
+    assert finding.name == "inputs in box"
+    assert found.clean.count == int((true_margins(subject())[torch.from_numpy(found.points["row"])] > 0).sum())
+    figures = json.loads(json.dumps(found.summary(), allow_nan=False))
+    assert figures["robust"] == []
+    assert {(point["breaks"], point["by"]) for point in found.per_point()} == {(None, None)}
+    assert "Nothing was attacked" in page(found).settings
+    assert "inputs in box" in page(found).html()
+
+
 def test_proofs_that_take_too_long_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_PROOF", 0.0)
     found = audit(subject(), Question(QUESTION.balls[:1], 6, 0, 6), tmp_path)

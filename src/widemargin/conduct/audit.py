@@ -22,10 +22,20 @@ from widemargin.conduct.audited import FORMAT, Array, Audit, Question, Shown
 from widemargin.conduct.shares import Shares
 from widemargin.data.examples import Chosen, Examples
 from widemargin.data.labelled import Labelled
+from widemargin.measure.accuracy import ROWS_AT_ONCE, slices
 from widemargin.measure.attacks.standard import standard
 from widemargin.measure.certified import certified, certified_radius
 from widemargin.measure.curve import check_certificates, robustness
-from widemargin.measure.diagnostics import Finding, all_findings, black_box, probabilities, randomness, stood_in
+from widemargin.measure.diagnostics import (
+    Finding,
+    all_findings,
+    black_box,
+    inputs_in_box,
+    modes,
+    probabilities,
+    randomness,
+    stood_in,
+)
 from widemargin.measure.distance import NOBODY, distances, shortest_attacks
 from widemargin.measure.draws import Finder, Judged, judged
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
@@ -123,6 +133,9 @@ def audit(
     place = folder / subject.key(question)
     place.mkdir(parents=True, exist_ok=True)
     total = min(question.points, len(subject.examples))
+    asked = Chosen(subject.examples, question.order(len(subject.examples))[:total])
+    if inputs_in_box(asked, question.balls[-1]).verdict == "wrong":
+        return _unattacked(subject, question, asked) if processes.rank == 0 else None
     attacks = subject.judged.within(standard(question.balls[0], _classes(subject)))
     if processes.rank == 0:
         _certifiable(subject, question, place)
@@ -172,6 +185,36 @@ def audit(
         seconds,
         _shown(subject, joined),
     )
+
+
+def _unattacked(subject: Subject, question: Question, asked: Chosen) -> Audit:
+    """Of points outside the box, where no attack would mean anything: their answers, and what is wrong."""
+    begun, network = time.monotonic(), subject.judged.network
+    with torch.no_grad(), in_eval_mode(network):
+        parts = [(labels, network(inputs).argmax(-1)) for _, inputs, labels in slices(asked, ROWS_AT_ONCE)]
+    labels, answers = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
+    unknown = np.full(len(labels), np.nan)
+    points = {
+        "row": asked.rows.numpy(),
+        "label": labels,
+        "answer": answers,
+        "breaks": np.zeros(len(labels), dtype=np.int64),
+        "by": np.full(len(labels), NOBODY),
+        "margin": np.where(answers == labels, unknown, 0.0),
+        "certified": unknown,
+    }
+    some = Chosen(subject.examples, asked.rows[:DIAGNOSED])
+    # All of them are looked at for the box: few may lie outside.
+    found = (
+        inputs_in_box(asked, question.balls[-1]),
+        modes(subject.network, some),
+        probabilities(subject.network, some),
+    )
+    note = "Nothing was attacked, since points lie outside the box: nothing is known of robust accuracy and margins."
+    names = tuple(map(str, subject.examples.names))
+    seconds = time.monotonic() - begun
+    draws, notes = subject.judged.draws, (note, *_doubtful(subject))
+    return Audit(subject.name, subject.data, names, question, (), points, found, len(labels), draws, notes, seconds)
 
 
 @dataclass(frozen=True)
