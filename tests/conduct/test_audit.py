@@ -22,7 +22,8 @@ from widemargin.measure.attacks.fmn import FMN
 from widemargin.measure.attacks.losses import Margin
 from widemargin.measure.attacks.nearer import Norm
 from widemargin.measure.attacks.square import Square
-from widemargin.measure.diagnostics import modes
+from widemargin.measure.diagnostics import all_findings, modes
+from widemargin.measure.diagnostics import probabilities as shares
 from widemargin.perturb.balls import L2, OPEN, Ball, Box, Linf
 from widemargin.report.audit_page import page
 from widemargin.uncertainty.cuts import at_input
@@ -35,11 +36,11 @@ QUESTION = Question(tuple(L2(radius, OPEN) for radius in (0.2, 0.5, 1.0)), point
 def few_queries() -> Iterator[None]:
     """The same attacks with fewer steps: what they find is tested elsewhere."""
 
-    def quick(ball: Ball, classes: int) -> Sequence[Attack]:
+    def quick(ball: Ball, classes: int, rows: int = 0) -> Sequence[Attack]:
         second = TargetedAPGD(ball, targets=classes - 1, steps=10) if classes > 3 else APGD(ball, Margin(), steps=10)
         return (APGD(ball, steps=20), second, Square(ball, queries=10))
 
-    def nearest(norm: Norm, box: Box, classes: int) -> Sequence[ShortestAttack]:
+    def nearest(norm: Norm, box: Box, classes: int, rows: int = 0) -> Sequence[ShortestAttack]:
         return (FMN(norm, box, steps=60, targets=min(3, classes - 1)),)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -126,10 +127,66 @@ def test_what_was_interrupted_goes_on_without_repeating_or_losing_a_point(
 
 def test_a_budget_ends_it_and_says_so(tmp_path: Path) -> None:
     found = asked(tmp_path, budget=0.0)
-    assert (found.n, found.asked) == (6, 24)
-    assert "the 6 of 24 points for which there was time" in page(found).summary
+    assert (found.n, found.asked) == (module.FIRST, 24)
+    assert f"the {module.FIRST} of 24 points for which there was time" in page(found).summary
     assert "No transfer from a stand-in: the time was up." in page(found).settings
     assert module.TRANSFER not in found.attacks
+
+
+def test_what_was_saved_in_a_budget_is_kept_by_any_other_chunks(
+    whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(tmp_path, budget=0.0)
+    honest, calls = module._asked, list[list[int]]()
+
+    def counted(whom: Subject, question: Question, rows: torch.Tensor, certify: bool) -> dict[str, np.ndarray]:
+        calls.append(rows.tolist())
+        return honest(whom, question, rows, certify)
+
+    monkeypatch.setattr(module, "_asked", counted)
+    again = audit(subject(), Question(QUESTION.balls, points=24, seed=3, chunk=20), tmp_path)
+    assert again is not None
+    assert [len(rows) for rows in calls] == [20 - module.FIRST, 4]
+    assert np.array_equal(again.points["row"], whole.points["row"]), "in the order of the question"
+    assert np.allclose(again.points["margin"], whole.points["margin"])
+
+
+def test_a_budget_is_filled_with_as_many_points_as_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    rows = torch.arange(100)
+
+    def taken(budget: float | None, seconds: float) -> list[int]:
+        nonlocal now
+        clock, sizes = module._Clock(budget, now), list[int]()
+        for piece in module._pieces(rows.split(50), tmp_path, clock):
+            sizes.append(len(piece))
+            now += seconds * len(piece)
+        return sizes
+
+    assert taken(None, 1.0) == [50, 50]
+    assert taken(0.0, 1.0) == [4]
+    assert taken(20.0, 1.0) == [4, 8, 8]
+    assert taken(1_000.0, 1.0) == [4, 8, 16, 22, 50]
+
+
+def test_a_budget_ends_the_diagnoses_and_they_are_made_whole_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "all_findings", all_findings)
+    question = Question(QUESTION.balls[:1], points=4, seed=3)
+    short = audit(subject(), question, tmp_path, budget=0.0)
+    assert short is not None
+    names = [finding.name for finding in short.findings]
+    assert names[:4] == ["inputs in box", "modes", "probabilities", "randomness"]
+    assert "large radius" not in names
+    assert any("diagnoses: the time was up" in note for note in short.notes)
+    later = audit(subject(), question, tmp_path)
+    assert later is not None
+    names = [finding.name for finding in later.findings]
+    assert "large radius" in names
+    assert len(set(names)) == len(names), "each has a name of its own"
+    assert later.notes == ()
 
 
 class _Share:
@@ -153,7 +210,8 @@ class _Share:
 def test_processes_share_the_chunks(whole: Audit, tmp_path: Path) -> None:
     assert audit(subject(), QUESTION, tmp_path, processes=_Share(1)) is None  # type: ignore[arg-type]
     files = sorted(path.name for path in tmp_path.rglob("*.safetensors"))
-    assert files == ["00001.safetensors", "00003.safetensors"]
+    chunks = QUESTION.chunks(60)
+    assert files == sorted(f"{int(chunks[number][0]):06}.safetensors" for number in (1, 3))
     shared = audit(subject(), QUESTION, tmp_path, processes=_Share(0))  # type: ignore[arg-type]
     assert shared is not None
     assert np.array_equal(shared.points["margin"], whole.points["margin"])
@@ -205,15 +263,17 @@ def test_a_transfer_that_refutes_a_certificate_is_an_error() -> None:
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
     moved = {"distance": np.array([0.05, np.inf]), "agreement": np.ones(1), "kind": np.frombuffer(b"MLP", np.uint8)}
     question = Question((Linf(0.1),))
-    module._with_stand_in({**points, "certified": np.array([np.nan, 0.1])}, moved, question, 0)
+    module._with_stand_in({**points, "row": np.arange(2), "certified": np.array([np.nan, 0.1])}, moved, question, 0)
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
     with pytest.raises(ValueError, match=r"certified up to 0\.07, but a wrong place was found at 0\.05"):
-        module._with_stand_in({**points, "certified": np.array([0.07, 0.1])}, moved, question, 0)
+        module._with_stand_in({**points, "row": np.arange(2), "certified": np.array([0.07, 0.1])}, moved, question, 0)
 
 
 def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounded so finely that the margins are those of a linear network, and no gradient is left."""
-    monkeypatch.setattr(module, "standard", lambda ball, classes: (APGD(ball, steps=2), Square(ball, queries=1)))
+    monkeypatch.setattr(
+        module, "standard", lambda ball, classes, rows=0: (APGD(ball, steps=2), Square(ball, queries=1))
+    )
 
     class Masked(nn.Module):
         def forward(self, points: torch.Tensor) -> torch.Tensor:
@@ -353,12 +413,54 @@ def test_chance_that_cannot_be_fixed_is_said(tmp_path: Path) -> None:
     assert "every figure is of single ones" in page(found).settings
 
 
+def test_a_network_that_answers_with_probabilities_is_measured_by_their_logs_and_told_so(
+    whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        module, "all_findings", lambda *given, **more: tuple(one(*given[:2]) for one in (modes, shares))
+    )
+    plain = subject()
+    linear = next(one for one in plain.network.modules() if isinstance(one, nn.Linear))
+    network = Single(at_input(nn.Sequential(linear, nn.Softmax(-1))))
+    found = audit(Subject(network, "shares", "shares", plain.examples, "points"), QUESTION, tmp_path)
+    assert found is not None
+    (finding,) = (one for one in found.findings if one.name == "probabilities")
+    assert finding.verdict == "wrong"
+    assert "remove the network's softmax" in finding.advice
+    assert "Answers are probabilities: attacks climbed their logs." in found.notes
+    assert [one.count for one in found.robust] == [one.count for one in whole.robust], "it is the same classifier"
+    assert found.certified is None
+    assert "probabilities" in page(found).summary
+
+
+def test_points_outside_the_box_are_told_and_not_attacked(tmp_path: Path) -> None:
+    found = audit(subject(), Question((Linf(0.1), Linf(0.2)), points=24, seed=3), tmp_path)
+    assert found is not None
+    (finding,) = (one for one in found.findings if one.verdict == "wrong")
+    assert finding.name == "inputs in box"
+    assert found.clean.count == int((true_margins(subject())[torch.from_numpy(found.points["row"])] > 0).sum())
+    figures = json.loads(json.dumps(found.summary(), allow_nan=False))
+    assert figures["robust"] == []
+    assert {(point["breaks"], point["by"]) for point in found.per_point()} == {(None, None)}
+    assert "Nothing was attacked" in page(found).settings
+    assert "inputs in box" in page(found).html()
+
+
 def test_proofs_that_take_too_long_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_PROOF", 0.0)
     found = audit(subject(), Question(QUESTION.balls[:1], 6, 0, 6), tmp_path)
     assert found is not None
     assert found.certified is None
     assert found.notes == ("No certified bounds: one proof takes more than 0 s.",)
+
+
+def test_whether_points_are_certified_is_decided_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked(tmp_path, budget=0.0)
+    monkeypatch.setattr(module, "LONGEST_PROOF", 0.0)
+    again = asked(tmp_path)
+    assert again.n == 24
+    assert again.certified is not None
+    assert again.notes == ()
 
 
 @pytest.mark.parametrize("wrong", [{"balls": ()}, {"points": 0}, {"chunk": 0}])

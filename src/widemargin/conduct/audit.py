@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
+from typing import final
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from safetensors.numpy import load_file, save
 from torch import Tensor
 
@@ -18,16 +22,27 @@ from widemargin.conduct.audited import FORMAT, Array, Audit, Question, Shown
 from widemargin.conduct.shares import Shares
 from widemargin.data.examples import Chosen, Examples
 from widemargin.data.labelled import Labelled
+from widemargin.measure.accuracy import ROWS_AT_ONCE, slices
 from widemargin.measure.attacks.standard import standard
 from widemargin.measure.certified import certified, certified_radius
 from widemargin.measure.curve import check_certificates, robustness
-from widemargin.measure.diagnostics import Finding, all_findings, black_box, randomness, stood_in
+from widemargin.measure.diagnostics import (
+    Finding,
+    all_findings,
+    black_box,
+    inputs_in_box,
+    modes,
+    probabilities,
+    randomness,
+    stood_in,
+)
 from widemargin.measure.distance import NOBODY, distances, shortest_attacks
 from widemargin.measure.draws import Finder, Judged, judged
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.measure.stand_in import fooled, stand_in
 from widemargin.perturb.balls import L1, L2, Linf
 from widemargin.run import key_of
+from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.train.checkpoint import write_whole
 from widemargin.train.processes import ALONE
 from widemargin.uncertainty.network import Network, in_eval_mode
@@ -38,10 +53,36 @@ TRANSFER = "transfer from a stand-in"
 """The name of what a small network gives away that was fitted to the answers; tried on whoever stands at the end."""
 LONGEST_PROOF = 3.0
 """In seconds."""
+FIRST = 4
+"""Points that are measured however short a budget is; from there on as many at once as there seems to be time for."""
+SHARE_OF_FINDINGS = 0.3
+"""Of a budget, for as long as there are points to be measured."""
+_CHUNKS = "[0-9]*.safetensors"
+_HANDED_OVER = 4
+"""Findings that come first and cost next to nothing."""
 FITTED = 500
 """Points whose answers a stand-in is fitted to."""
 DIAGNOSED = 200
 """Points for the diagnoses, which need no more."""
+
+
+@final
+class Logs(Network):
+    """A network that answers with probabilities, by their logs: the same classifier, of valid logits."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network, self.abreast = network, network.abreast
+
+    def encode(self, inputs: Points) -> Encoded:
+        return self.network.encode(inputs)
+
+    def logits(self, encoded: Encoded) -> MemberLogits:
+        shares = self.network.logits(encoded)
+        return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()
+
+    def penalty(self) -> Tensor:
+        return self.network.penalty()
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +98,18 @@ class Subject:
     @cached_property
     def judged(self) -> Judged:
         """Who decides whether a point is right, and what attacks climb."""
-        return judged(self.network, self.examples)
+        return judged(Logs(self.network) if self.as_logs else self.network, self.examples)
+
+    @cached_property
+    def as_logs(self) -> bool:
+        """Whether all answers are probabilities, of which no attack could climb anything."""
+        found = probabilities(self.network, self.examples.take(torch.arange(min(DIAGNOSED, len(self.examples)))))
+        return found.numbers["share"] == 1 and found.numbers["lowest"] >= 0 and found.numbers["highest"] <= 1
 
     def key(self, question: Question) -> str:
-        return key_of(FORMAT, self.digest, self.examples.origin.digest, len(self.examples), question)
+        # How many points are asked together decides nothing.
+        same = replace(question, chunk=Question.chunk)
+        return key_of(FORMAT, self.digest, self.examples.origin.digest, len(self.examples), same)
 
 
 Tick = Callable[[int, int], None]
@@ -77,37 +126,44 @@ def audit(
 ) -> Audit | None:
     """Ask everything of every point; what is saved in the folder already is not asked again.
 
-    A budget in seconds ends it after the chunk in which it is spent.  Several processes share the chunks; only the
-    first returns what all have found.
+    With a budget in seconds it ends near it, but not before a few points are measured.  Several processes share the
+    chunks; only the first returns what all have found.
     """
-    begun = time.monotonic()
+    clock = _Clock(budget)
     place = folder / subject.key(question)
     place.mkdir(parents=True, exist_ok=True)
-    chunks = question.chunks(len(subject.examples))
-    total = sum(map(len, chunks))
+    total = min(question.points, len(subject.examples))
+    asked = Chosen(subject.examples, question.order(len(subject.examples))[:total])
+    if inputs_in_box(asked, question.balls[-1]).verdict == "wrong":
+        return _unattacked(subject, question, asked) if processes.rank == 0 else None
     attacks = subject.judged.within(standard(question.balls[0], _classes(subject)))
-    uncertified = _certifiable(subject, question)
+    if processes.rank == 0:
+        _certifiable(subject, question, place)
+    processes.wait()
+    uncertified = _certifiable(subject, question, place)
+    findings: tuple[Finding, ...] = ()
+    cut: tuple[str, ...] = ()
     if processes.rank == 0:
         # What makes numbers worthless comes first.
-        _findings(subject, question, place)
-    for number in range(processes.rank, len(chunks), processes.count):
-        if not _chunk_path(place, number).exists():
-            if budget is not None and number >= processes.count and time.monotonic() - begun > budget:
-                break
-            started = time.monotonic()
-            found = _asked(subject, question, chunks[number], certify=not uncertified)
-            found["seconds"] = np.array([time.monotonic() - started])
-            write_whole(_chunk_path(place, number), save({k: np.ascontiguousarray(v) for k, v in found.items()}))
-        tick(sum(len(chunk) for i, chunk in enumerate(chunks) if _chunk_path(place, i).exists()), total)
+        findings, cut = _findings(
+            subject, question, place, clock, 1.0 if len(_saved(place)) == total else SHARE_OF_FINDINGS
+        )
+    mine = question.chunks(len(subject.examples))[processes.rank :: processes.count]
+    for rows in _pieces(mine, place, clock):
+        started = time.monotonic()
+        found = _asked(subject, question, rows, certify=not uncertified)
+        found["seconds"] = np.array([time.monotonic() - started])
+        path = place / f"{int(rows[0]):06}.safetensors"
+        write_whole(path, save({k: np.ascontiguousarray(v) for k, v in found.items()}))
+        tick(len(_saved(place)), total)
+    tick(len(_saved(place)), total)
     processes.wait()
     if processes.rank > 0:
         return None
-    done = [load_file(_chunk_path(place, i)) for i in range(len(chunks)) if _chunk_path(place, i).exists()]
-    joined = {name: np.concatenate([chunk[name] for chunk in done]) for name in done[0]}
-    seconds = float(joined.pop("seconds").sum())
-    findings = (*_findings(subject, question, place), _black_box(joined, attacks))
+    joined, seconds = _joined(question, len(subject.examples), place)
+    findings = (*findings, _black_box(joined, attacks))
     by = (*(attack.name for attack in attacks), SHORTEST)
-    moved = _stood_in(subject, question, place, joined, None if budget is None else begun + budget - time.monotonic())
+    moved = _stood_in(subject, question, place, joined, clock.left() if len(joined["row"]) == total else 0.0)
     if moved is not None:
         findings, by = (*findings, _with_stand_in(joined, moved, question, len(by))), (*by, TRANSFER)
     return Audit(
@@ -120,19 +176,101 @@ def audit(
         findings,
         total,
         subject.judged.draws,
-        (*_random(subject), *uncertified, *(("No transfer from a stand-in: the time was up.",) * (moved is None))),
+        (
+            *_doubtful(subject),
+            *uncertified,
+            *cut,
+            *(("No transfer from a stand-in: the time was up.",) * (moved is None)),
+        ),
         seconds,
         _shown(subject, joined),
     )
 
 
+def _unattacked(subject: Subject, question: Question, asked: Chosen) -> Audit:
+    """Of points outside the box, where no attack would mean anything: their answers, and what is wrong."""
+    begun, network = time.monotonic(), subject.judged.network
+    with torch.no_grad(), in_eval_mode(network):
+        parts = [(labels, network(inputs).argmax(-1)) for _, inputs, labels in slices(asked, ROWS_AT_ONCE)]
+    labels, answers = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
+    unknown = np.full(len(labels), np.nan)
+    points = {
+        "row": asked.rows.numpy(),
+        "label": labels,
+        "answer": answers,
+        "breaks": np.zeros(len(labels), dtype=np.int64),
+        "by": np.full(len(labels), NOBODY),
+        "margin": np.where(answers == labels, unknown, 0.0),
+        "certified": unknown,
+    }
+    some = Chosen(subject.examples, asked.rows[:DIAGNOSED])
+    # All of them are looked at for the box: few may lie outside.
+    found = (
+        inputs_in_box(asked, question.balls[-1]),
+        modes(subject.network, some),
+        probabilities(subject.network, some),
+    )
+    note = "Nothing was attacked, since points lie outside the box: nothing is known of robust accuracy and margins."
+    names = tuple(map(str, subject.examples.names))
+    seconds = time.monotonic() - begun
+    draws, notes = subject.judged.draws, (note, *_doubtful(subject))
+    return Audit(subject.name, subject.data, names, question, (), points, found, len(labels), draws, notes, seconds)
+
+
+@dataclass(frozen=True)
+class _Clock:
+    budget: float | None
+    begun: float = field(default_factory=time.monotonic)
+
+    def left(self, share: float = 1.0) -> float:
+        """In seconds, of a share of the budget that comes first."""
+        return math.inf if self.budget is None else self.begun + share * self.budget - time.monotonic()
+
+
+def _pieces(chunks: Sequence[Tensor], place: Path, clock: _Clock) -> Iterator[Tensor]:
+    """Rows that are not saved: whole chunks, or with a budget a few, then as many at once as there seems to be time."""
+    size = FIRST
+    for chunk in chunks:
+        saved = _saved(place)
+        left = [row for row in chunk.tolist() if row not in saved]
+        while left:
+            begun, together = time.monotonic(), len(left) if clock.budget is None else size
+            rows, left = left[:together], left[together:]
+            yield torch.tensor(rows)
+            each = (time.monotonic() - begun) / len(rows)
+            size = int(min(2 * size, clock.left() / max(each, 1e-9)))
+            if size < FIRST:
+                return
+
+
+def _saved(place: Path) -> set[int]:
+    """Rows, in whatever chunks they were asked."""
+    return {row for path in place.glob(_CHUNKS) for row in _rows(path)}
+
+
+@cache
+def _rows(path: Path) -> tuple[int, ...]:
+    with safe_open(path, "numpy") as file:
+        return tuple(map(int, file.get_tensor("row")))
+
+
+def _joined(question: Question, rows: int, place: Path) -> tuple[dict[str, Array], float]:
+    """What is saved, in the order of the question, and how many seconds it took."""
+    done = [load_file(path) for path in sorted(place.glob(_CHUNKS))]
+    joined = {name: np.concatenate([chunk[name] for chunk in done]) for name in done[0]}
+    seconds = float(joined.pop("seconds").sum())
+    position = question.order(rows).argsort().numpy()
+    _, order = np.unique(position[joined["row"]], return_index=True)
+    return {name: values[order] for name, values in joined.items()}, seconds
+
+
 def _stood_in(
-    subject: Subject, question: Question, place: Path, points: dict[str, Array], left: float | None
+    subject: Subject, question: Question, place: Path, points: dict[str, Array], left: float
 ) -> dict[str, Array] | None:
     """How far each point is from what a stand-in gave away, and what it was; made once, if there is time."""
     path = place / f"stand-in of {len(points['row'])}.safetensors"
     if not path.exists():
-        if left is not None and left <= 0:
+        if left <= 0:
             return None
         rows, judges, largest = torch.from_numpy(points["row"]), subject.judged, question.balls[-1]
         # The same points however many are asked about, so that a point's record does not depend on that.
@@ -170,7 +308,9 @@ def _black_box(points: dict[str, Array], attacks: Sequence[Finder]) -> Finding:
     """Square comes last, so whatever it breaks, the gradients had missed."""
     broken = {attack.name: torch.from_numpy(points["by"] == i) for i, attack in enumerate(attacks)}
     black = {name: mask for name, mask in broken.items() if name.startswith("square")}
-    return black_box({name: mask for name, mask in broken.items() if name not in black}, black)
+    found = black_box({name: mask for name, mask in broken.items() if name not in black}, black)
+    # Another than that of the diagnoses, which is of fewer points and weaker attacks.
+    return replace(found, name="black box of AutoAttack")
 
 
 def _shown(subject: Subject, points: dict[str, Array], most: int = 8) -> Shown | None:
@@ -186,10 +326,6 @@ def _shown(subject: Subject, points: dict[str, Array], most: int = 8) -> Shown |
     return Shown(before.cpu().numpy(), place[near], points["label"][near], answers.cpu().numpy(), way[near])
 
 
-def _chunk_path(place: Path, number: int) -> Path:
-    return place / f"{number:05}.safetensors"
-
-
 def _classes(subject: Subject) -> int:
     inputs, _ = subject.examples.batch(torch.arange(1))
     network = subject.judged.network
@@ -197,21 +333,30 @@ def _classes(subject: Subject) -> int:
         return int(network(inputs).shape[-1])
 
 
-def _random(subject: Subject) -> tuple[str, ...]:
-    """What is doubtful of all figures, if answers are random."""
+def _doubtful(subject: Subject) -> tuple[str, ...]:
+    """What is doubtful of all figures, if answers are random or no logits."""
     problem = subject.judged.problem
-    return (f"Answers are random, and every figure is of single ones, since {problem}.",) if problem else ()
+    random = (f"Answers are random, and every figure is of single ones, since {problem}.",) if problem else ()
+    return (*random, *(("Answers are probabilities: attacks climbed their logs.",) * subject.as_logs))
 
 
-def _certifiable(subject: Subject, question: Question) -> tuple[str, ...]:
-    """Why there is no certificate, if there is none."""
-    begun = time.monotonic()
+def _certifiable(subject: Subject, question: Question, place: Path) -> tuple[str, ...]:
+    """Why there is no certificate, if there is none; decided once, so that all points have one or none has."""
+    path = place / "uncertified.json"
+    if not path.exists():
+        write_whole(path, json.dumps(_uncertified(subject, question)).encode())
+    return tuple(json.loads(path.read_text()))
+
+
+def _uncertified(subject: Subject, question: Question) -> tuple[str, ...]:
+    # Of this thread alone, so that it does not matter what else the machine has to do.
+    begun = time.thread_time()
     try:
         certified(subject.judged.network, subject.examples.take(torch.arange(1)), question.balls[0])
     except ValueError as problem:
         return (f"No certified bounds: {problem}.",)
     # Of large networks, whose bounds are loose, proofs would take longer than all attacks.
-    if time.monotonic() - begun > LONGEST_PROOF:
+    if time.thread_time() - begun > LONGEST_PROOF:
         return (f"No certified bounds: one proof takes more than {LONGEST_PROOF:g} s.",)
     return ()
 
@@ -259,23 +404,55 @@ def _asked(subject: Subject, question: Question, rows: Tensor, certify: bool) ->
     }
 
 
-def _findings(subject: Subject, question: Question, place: Path) -> tuple[Finding, ...]:
-    """Made once, and read from then on."""
+def _findings(
+    subject: Subject, question: Question, place: Path, clock: _Clock, share: float
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """And whether some were left out.  Made once, and read from then on, unless the time was up before the last."""
     path = place / "findings.json"
-    if not path.exists():
-        rows = torch.cat(question.chunks(len(subject.examples)))[:DIAGNOSED]
-        some = Chosen(subject.examples, rows)
-        network = subject.judged.climbed
+    if path.exists():
+        return tuple(Finding(**fields) for fields in json.loads(path.read_text())), ()
+    some = Chosen(subject.examples, question.order(len(subject.examples))[: min(DIAGNOSED, question.points)])
+    network, seen = subject.judged.climbed, list[Finding]()
+    try:
         # Ball by ball, as if none knew of the others: only so can accuracy be seen to rise.
         curve = [
             (ball.radius, robust_accuracy(network, some, pgd_attack(ball, ball.radius / 4, 10)), len(some))
             for ball in question.balls
+            if clock.left(share) > 0
         ]
-        found = all_findings(network, some, question.balls[-1], curve, seed=question.seed)
-        if network is not subject.network:
-            found = tuple(_as_judged(subject, some) if one.name == "randomness" else one for one in found)
-        write_whole(path, json.dumps([asdict(finding) for finding in found], indent=1).encode())
-    return tuple(Finding(**fields) for fields in json.loads(path.read_text()))
+        # What was handed over is looked at in any case.
+        with _until(network, lambda: clock.left(share) > 0 or len(seen) < _HANDED_OVER):
+            found = all_findings(network, some, question.balls[-1], curve, seed=question.seed, tick=seen.append)
+        cut = clock.left(share) <= 0 and len(curve) < len(question.balls)
+    except _TimeIsUp:
+        found, cut = tuple(seen), True
+    if subject.judged.draws is not None:
+        found = tuple(_as_judged(subject, some) if one.name == "randomness" else one for one in found)
+    if subject.as_logs:
+        found = tuple(probabilities(subject.network, some) if one.name == "probabilities" else one for one in found)
+    if cut:
+        return found, (f"Only {len(found)} diagnoses: the time was up.",)
+    write_whole(path, json.dumps([asdict(finding) for finding in found], indent=1).encode())
+    return found, ()
+
+
+class _TimeIsUp(Exception):
+    pass
+
+
+@contextmanager
+def _until(network: Network, go_on: Callable[[], bool]) -> Iterator[None]:
+    """Whatever asks the network is ended once it shall not go on."""
+
+    def check(*_: object) -> None:
+        if not go_on():
+            raise _TimeIsUp
+
+    hook = network.register_forward_pre_hook(check)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _as_judged(subject: Subject, some: Examples) -> Finding:

@@ -68,6 +68,7 @@ class Audit:
     classes: tuple[str, ...]
     question: Question
     attacks: tuple[str, ...]
+    """Empty if nothing was attacked: then nothing is known of robustness."""
     points: dict[str, Array]
     """`row`, `label`, `answer`; `breaks` (from which ball on it is wrong) and `by` whom; `margin`; `place` where it is
     wrong and the `way` there; `certified`, NaN where there is no certificate."""
@@ -91,6 +92,8 @@ class Audit:
 
     @property
     def robust(self) -> tuple[Counted, ...]:
+        if not self.attacks:
+            return (Counted(0, self.n, 0.0, 1.0),) * len(self.question.balls)
         return tuple(wilson(int((self.points["breaks"] > i).sum()), self.n) for i in range(len(self.question.balls)))
 
     @property
@@ -136,6 +139,7 @@ class Audit:
                 "certified": None if certified is None else certified[i].share,
             }
             for i, (ball, counted) in enumerate(zip(self.question.balls, self.robust, strict=True))
+            if self.attacks
         ]
         return {
             "version": FORMAT,
@@ -175,7 +179,7 @@ class Audit:
         radii = [*(ball.radius for ball in self.question.balls), None]
         for row in rows:
             row["by"] = None if row["by"] == NOBODY else self.attacks[row["by"]]
-            row["breaks"] = radii[row["breaks"]]
+            row["breaks"] = radii[row["breaks"]] if self.attacks else None
             row["margin"], row["certified"] = _plain(row["margin"]), _plain(row["certified"])
         return rows
 
