@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -15,16 +16,19 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Generator, Tensor, nn
 
-from widemargin import AtInput, Cloud, DeepKernelGP, ResidualShape, cli
+from widemargin import AtInput, Cloud, DeepKernelGP, Linf, ResidualShape, cli
 from widemargin.conduct.export import trained, write_network
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.model import load_model
 from widemargin.conduct.onnx_graph import OPERATORS
+from widemargin.measure.certified import certified_radius
 from widemargin.networks.mlp import Widths
 from widemargin.networks.named import LeNetShape, ResNetShape
 from widemargin.run import Shape
+from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.ensemble import Ensemble
 from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.single import Single
 
 onnx = pytest.importorskip("onnx")
 helper, numpy_helper = onnx.helper, onnx.numpy_helper
@@ -79,6 +83,35 @@ def test_an_exported_network_comes_back(name: str, suffix: str, tmp_path: Path) 
         found, gradient = answer_and_gradient(lambda x: model.network.logits(model.network.encode(x))[0], points)
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
         torch.testing.assert_close(gradient, wanted_gradient, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+@pytest.mark.parametrize("name", ["mlp", "lenet"])
+def test_an_exported_network_has_the_certificates_of_the_original(name: str, suffix: str, tmp_path: Path) -> None:
+    make, shape = NETWORKS[name]
+    network = make().eval()
+    write_network(network, shape, tmp_path / f"model{suffix}")
+    points = drawn(4, *shape).sigmoid()
+    with torch.no_grad():
+        cloud = Cloud(points, network(points).argmax(1))
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        wanted = certified_radius(Single(at_input(network)), cloud, Linf(0.5))
+        found = certified_radius(load_model(str(tmp_path / f"model{suffix}")).network, cloud, Linf(0.5))
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+    assert (wanted > 0).all()
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
+
+
+def test_an_operator_without_certificate_is_named_in_one_sentence(tmp_path: Path) -> None:
+    cloud = Cloud(drawn(2, 3).sigmoid(), torch.tensor([0, 1]))
+    write_network(nn.Sequential(nn.Linear(3, 3), nn.Tanh()), (3,), tmp_path / "m.pt2")
+    places = [str(tmp_path / "m.pt2"), written(tmp_path / "m.onnx", [helper.make_node("Tanh", ["x"], ["y"])])]
+    for place in places:
+        with pytest.raises(ValueError, match="no certificate for a network with the operator 'tanh'") as refused:
+            certified_radius(load_model(place).network, cloud, Linf(0.5))
+        assert not any(word in str(refused.value) for word in ("\n", "%", "fx", "default"))
 
 
 def written(

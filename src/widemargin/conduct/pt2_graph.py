@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from widemargin.conduct.graph import Graph, Step
 
@@ -184,9 +185,17 @@ def _step(node: Mapping[str, Any], given: str) -> Step | None:
     if any(name in ("train", "training") and value is True for name, value in arguments):
         raise ValueError(f"its {target} is in train mode: call eval() before exporting")
     names = tuple(dict.fromkeys(name for _, value in arguments for name in _names(value)))
-    positional = () if target.startswith("torch.ops") else tuple(value for _, value in arguments)
-    call = _Call(run, positional, {} if positional else dict(arguments), names)
+    first = _positional(run, [name for name, _ in arguments])
+    call = _Call(run, tuple(value for _, value in arguments[:first]), dict(arguments[first:]), names)
     return Step(target, call, names, tuple(name for output in node["outputs"] for name in _output_names(output)))
+
+
+def _positional(run: Callable[..., Any], given: Sequence[str]) -> int:
+    """How many of the first arguments go without their names, as whoever traces the network expects them."""
+    if not isinstance(run, OpOverload):
+        return len(given)
+    order = [argument.name for argument in run._schema.arguments if not argument.kwarg_only]
+    return next((i for i, (a, b) in enumerate(zip(given, order, strict=False)) if a != b), min(len(given), len(order)))
 
 
 def _target(target: str) -> Callable[..., Any]:
@@ -264,6 +273,6 @@ def _without_softmax(steps: list[Step], answer: str) -> tuple[list[Step], str, t
     last = steps[-1] if steps else None
     if last is None or last.outputs != (answer,) or not isinstance(last.run, _Call):
         return steps, answer, ()
-    if not re.match(r"torch\.ops\.aten\._?softmax\.", last.operator) or last.run.named.get("dim") not in (1, -1):
+    if not re.match(r"torch\.ops\.aten\._?softmax\.", last.operator) or last.run.positional[1:2] not in ((1,), (-1,)):
         return steps, answer, ()
     return steps[:-1], last.inputs[0], ("its last softmax was left off, so that it returns logits",)

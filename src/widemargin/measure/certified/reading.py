@@ -9,6 +9,7 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, fx, nn
+from torch._ops import OpOverload
 from torch.nn import functional as F
 from torch.nn.utils.parametrize import type_before_parametrizations
 
@@ -43,11 +44,12 @@ def read(network: Network | nn.Module, points: Points) -> Program:
         logits = module(points)
         check_logits(logits, len(points))
         try:
-            graph = fx.Tracer().trace(module)
+            asks = any(getattr(part, "asks_for_shapes", False) for part in module.modules())
+            graph = (_WithShapes(points.clone()) if asks else fx.Tracer()).trace(module)
         except Exception as error:
             raise ValueError(
-                f"no certificate for a {type(network).__name__}: it must be traceable by torch.fx, got "
-                f"{type(error).__name__}: {error}"
+                f"no certificate for a {type(network).__name__}: its steps must be the same for all inputs, "
+                "and traceable without their values"
             ) from error
         reading = _Reading(fx.GraphModule(module, graph))
         # A copy: the network may overwrite its input.
@@ -79,11 +81,63 @@ def _check_same(program: Program, points: Points, logits: Tensor, name: str) -> 
 
 
 @final
+class _WithShapes(fx.Tracer):
+    """For a module of functions alone, whose calls follow from shapes: runs each on points as soon as it is traced."""
+
+    def __init__(self, points: Points) -> None:
+        super().__init__()
+        self.points = points
+        self.values: dict[fx.Node, Any] = {}
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        self.values[node] = self.points if node.op == "placeholder" else self._computed(node)
+        return _Shaped(node, self)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """Weights as they are: their values are known."""
+        return attr_val
+
+    def _computed(self, node: fx.Node) -> Any:
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), self._value)
+        if node.op == "call_method":
+            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        if node.op == "call_module":
+            # A tracer is told of every call of a module, but not of its forward.
+            return self.root.get_submodule(str(node.target)).forward(*args, **kwargs)
+        assert callable(node.target)
+        return node.target(*args, **kwargs)
+
+    def _value(self, node: fx.Node) -> Any:
+        return self.values[node] if node in self.values else operator.attrgetter(str(node.target))(self.root)
+
+
+class _Shaped(fx.Proxy):
+    """Says of its value what does not depend on the inputs, only on their shape."""
+
+    @property
+    def shape(self) -> torch.Size:
+        return self._known().shape
+
+    @property
+    def ndim(self) -> int:
+        return self._known().ndim
+
+    def is_floating_point(self) -> bool:
+        return self._known().is_floating_point()
+
+    def _known(self) -> Tensor:
+        assert isinstance(self.tracer, _WithShapes)
+        return self.tracer.values[self.node]  # type: ignore[no-any-return]
+
+
+@final
 class _Reading(fx.Interpreter):
     """Runs the graph to learn every shape and constant, and notes the step of every value that follows the input."""
 
     def __init__(self, traced: fx.GraphModule) -> None:
         super().__init__(traced, garbage_collect_values=False)
+        # What is refused is said in our words alone.
+        self.extra_traceback = False
         self.steps: list[Step] = []
         self.number: dict[fx.Node, int] = {}
         """Of the value that a node holds; overwritten with it by layers that work in place."""
@@ -130,9 +184,12 @@ class _Reading(fx.Interpreter):
                 if any(self.env[operand].shape != value.shape for operand in taken):
                     raise NotImplementedError("changes the shape of what it takes")
                 return _arithmetic(_ARITHMETIC[name.strip("_")], operands, value, **kwargs), taken
+            if len(taken) == 1 and name == "addmm" and node.args[1] is taken[0]:
+                return _product(value, args[2], args[0], **kwargs), taken
             if node.args[0] is not taken[0] or len(taken) > 1:
                 raise _unknown(node, self.submodules)
-            return _FUNCTIONS[name](value, *args[1:], **kwargs), taken
+            functions = _OF_ATEN if isinstance(node.target, OpOverload) else _FUNCTIONS
+            return functions[name](value, *args[1:], **kwargs), taken
         except (KeyError, TypeError, NotImplementedError) as error:
             raise _unknown(
                 node, self.submodules, str(error) if isinstance(error, NotImplementedError) else ""
@@ -143,13 +200,16 @@ def _unknown(node: fx.Node, modules: dict[str, nn.Module], why: str = "") -> Val
     if node.op == "call_module":
         said = f"{str(node.target).removeprefix('0.')!r} ({modules[str(node.target)]})"
     else:
-        said = repr(node.target if isinstance(node.target, str) else getattr(node.target, "__name__", node.target))
+        name = node.target if isinstance(node.target, str) else _torch_name(node.target)
+        said = f"the operator {name or getattr(node.target, '__name__', node.target)!r}"
     return ValueError(f"no certificate for a network with {said}{f', which {why}' if why else ''}: known are {KNOWN}")
 
 
 def _is_shape(node: fx.Node) -> bool:
     if node.op == "call_method":
         return node.target in ("size", "dim", "ndimension")
+    if isinstance(node.target, OpOverload):
+        return _torch_name(node.target) == "sym_size"
     return node.target is getattr and node.args[1] in ("shape", "ndim", "dtype", "device")
 
 
@@ -163,6 +223,8 @@ def _in_place(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
 
 def _torch_name(function: Any) -> str:
     """The name of torch's or Python's own function; somebody else's of the same name may do anything."""
+    if isinstance(function, OpOverload):
+        return str(function._schema.name).removeprefix("aten::")
     name = str(getattr(function, "__name__", ""))
     return name if any(getattr(home, name, None) is function for home in (operator, torch, F)) else ""
 
@@ -203,6 +265,12 @@ def _of_module(module: Any, value: Tensor) -> Layer:
 
 def _linear(value: Tensor, weight: Tensor, bias: Tensor | None = None) -> Layer:
     return Linear(*_copied(weight, bias))
+
+
+def _product(value: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Layer:
+    if matrix.ndim != 2 or (bias is not None and bias.ndim != 1):
+        raise NotImplementedError("is no product with one matrix")
+    return _linear(value, matrix.T, bias)
 
 
 def _conv(
@@ -289,10 +357,29 @@ _FUNCTIONS: dict[str, Callable[..., Layer]] = {
     },
     "mean": partial(_average, torch.mean),
     "linear": _linear,
+    **dict.fromkeys(("matmul", "mm"), _product),
     **dict.fromkeys(("conv1d", "conv2d"), _conv),
     "batch_norm": _batch_norm,
     "max_pool2d": _max_pool,
 }
+
+
+def _batch_norm_of_aten(
+    value: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Layer:
+    return _batch_norm(value, mean, variance, weight, bias, training, momentum, eps)
+
+
+_OF_ATEN = {**_FUNCTIONS, "batch_norm": _batch_norm_of_aten}
+"""The operators of torch.export, which take their arguments in the same order but for one."""
 
 _ARITHMETIC = {
     "add": "+", "iadd": "+", "sub": "-", "isub": "-",
