@@ -19,6 +19,8 @@ _TONES: dict[str, Tone] = {"fine": "good", "suspicious": "doubtful", "wrong": "b
 
 
 def page(audit: Audit) -> Report:
+    if not audit.attacks:
+        return _unattacked(audit)
     left = "" if audit.n == audit.asked else f", the {audit.n:,} of {audit.asked:,} points for which there was time"
     largest, robust = audit.question.balls[-1], audit.robust[-1]
     summary = (
@@ -34,6 +36,15 @@ def page(audit: Audit) -> Report:
     pictures = [_curve(audit), _margins(audit), *_examples(audit)]
     tables = (_accuracy(audit), _by_attack(audit), _distribution(audit), _by_class(audit))
     return Report(f"Audit of {audit.name}", summary, settings, _remarks(audit.findings), tables, tuple(pictures))
+
+
+def _unattacked(audit: Audit) -> Report:
+    """What is left where attacks would make no sense."""
+    summary = (
+        f"{audit.name} on {audit.data}: {_percent(audit.clean.share)} of {audit.n:,} test points are right. "
+        "Nothing was attacked, so nothing is known of its robustness."
+    )
+    return Report(f"Audit of {audit.name}", summary, " ".join(audit.notes), _remarks(audit.findings), (), ())
 
 
 def _drawn(audit: Audit) -> tuple[str, ...]:
