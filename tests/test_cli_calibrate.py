@@ -61,3 +61,14 @@ def test_calibrate_some_points_of_a_file(capsys: pytest.CaptureFixture[str]) -> 
     message = "--outside table.csv: examples must have the shape [1, 8, 8], or both must be images"
     assert message in refused("calibrate here --outside table.csv", capsys)
     assert "--outside must be one of" in refused("calibrate here --outside nowhere", capsys)
+
+
+def test_other_data_do_not_replace_the_runs_own_calibration() -> None:
+    widemargin("train --data digits --fraction .2 --method standard --epochs 1 --out here")
+    widemargin("calibrate here")
+    own = Path("here/calibration.json").read_bytes()
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    np.savez("other.npz", x=pixels, y=np.arange(60) % 10)
+    widemargin("calibrate here --data other.npz")
+    assert Path("here/calibration.json").read_bytes() == own
+    assert json.loads(Path("here/on-other.npz/calibration.json").read_text())["data"] == "other.npz"

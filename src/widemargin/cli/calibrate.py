@@ -10,11 +10,11 @@ from typing import Annotated
 import rich.console
 from tyro.conf import Positional, arg
 
-from widemargin.cli.asked import answers, data_asked, folder_for, made, place_of, with_tests
+from widemargin.cli.asked import answers, data_asked, folder_for, foreign, made, place_of, with_tests
 from widemargin.cli.train import device_of
-from widemargin.conduct.model import Model, load_model
+from widemargin.conduct.model import load_model
 from widemargin.data.alike import alike
-from widemargin.data.labelled import Labelled
+from widemargin.data.labelled import Labelled, Parts
 from widemargin.data.splits import at_most
 from widemargin.data.toy import Cloud
 from widemargin.measure.calibration import doubts
@@ -61,27 +61,30 @@ class Calibrate:
         place = place_of(self.model)
         model = load_model(place, self.weights)
         model.network.to(device_of(self.device))
-        called, tests = self._drawn(self.data, model)
+        data = data_asked(self.data, model, self.label, self.size)
+        called, drawn = with_tests(data)
+        tests = self._some(drawn)
         check_not_probabilities(answers(model.network, tests.to(self.device), called))
         outside: dict[str, Cloud] = {}
         notes = list(model.notes)
         for word in self.outside:
-            name, foreign = self._drawn(word, model, "--outside")
+            name, parts = with_tests(data_asked(word, model, self.label, self.size, "--outside"))
+            there = self._some(parts)
             if name in (called, *outside):
                 raise ValueError(f"--outside must name other examples than --data, each once, got {word}")
             try:
-                outside[name] = self._alike(foreign, tests)
+                outside[name] = self._alike(there, tests)
             except ValueError as problem:
                 raise ValueError(f"--outside {word}: {problem}") from None
-            if foreign.stored.shape[1:] != tests.stored.shape[1:]:
-                notes.append(f"{name} was {_shape(foreign)} and is scaled (bilinear) to {_shape(tests)}.")
-        out = made(folder_for(self.out, place, "calibrations", self.weights))
+            if there.stored.shape[1:] != tests.stored.shape[1:]:
+                notes.append(f"{name} was {_shape(there)} and is scaled (bilinear) to {_shape(tests)}.")
+        usual = folder_for(self.out, place, "calibrations", self.weights)
+        out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model) else usual)
         found = doubts(model.network, tests.to(self.device), outside)
         _tell(Calibrated(model.name, model.digest, called, found, tuple(notes)), out, console)
 
-    def _drawn(self, word: str | None, model: Model, flag: str = "--data") -> tuple[str, Labelled]:
-        called, drawn = with_tests(data_asked(word, model, self.label, self.size, flag))
-        return called, drawn.test if self.points is None else at_most(drawn.test, self.points, self.seed)
+    def _some(self, drawn: Parts) -> Labelled:
+        return drawn.test if self.points is None else at_most(drawn.test, self.points, self.seed)
 
     def _alike(self, foreign: Labelled, tests: Labelled) -> Cloud:
         there = alike(foreign, tuple(tests.stored.shape[1:]))

@@ -203,8 +203,20 @@ def _radius(settings: Settings) -> Any:
     )
 
 
+_ESTIMATORS = {
+    "OneNetwork": "one network",
+    "Members": "ensemble",
+    "DropoutDraws": "dropout draws",
+    "DeepKernelGP": "deep kernel",
+}
+
+
 def _said(path: str, settings: Settings) -> str:
     value, last = settings[path], path.rpartition(".")[2]
+    if path == "validation.attack":
+        return f"chosen by {'clean' if value is None else 'robust'} accuracy"
+    if path == "members":
+        return _ESTIMATORS.get(str(value), str(value))
     if path.startswith("method.criterion."):
         return f"weight {abs(value):g}"
     if path == "plan.length.count":
