@@ -3,10 +3,9 @@ from collections.abc import Callable
 from itertools import product
 from math import inf
 
-import jaxtyping
 import pytest
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from widemargin import L1, L2, OPEN, UNIT, Cloud, Linf, Rng, Single, at_input
@@ -32,22 +31,8 @@ from widemargin.perturb.balls import Ball, Box
 from widemargin.uncertainty.cuts import before_head
 from widemargin.uncertainty.ensemble import Ensemble
 
+pytestmark = pytest.mark.usefixtures("untyped_tracing")
 NORMS = (Linf, L2, L1)
-
-
-@pytest.fixture(autouse=True)
-def _untyped_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tracer calls networks with something that is no tensor: checks of types at run time wait until it is done."""
-    trace = fx.Tracer.trace
-
-    def untyped(self: fx.Tracer, root: nn.Module) -> fx.Graph:
-        jaxtyping.config.update("jaxtyping_disable", True)
-        try:
-            return trace(self, root)
-        finally:
-            jaxtyping.config.update("jaxtyping_disable", False)
-
-    monkeypatch.setattr(fx.Tracer, "trace", untyped)
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
