@@ -96,4 +96,4 @@ def _tell(study: ImageStudy, store: Store) -> Report:
 
 
 FULL = ImageStudy(TITLE, PAPER, CELLS, Restarted(PAPER.tests), _tell)
-SMALL = ImageStudy(TITLE, CIFAR_SMALL, CELLS, Restarted(100, steps=10, restarts=2), _tell)
+SMALL = ImageStudy(TITLE, CIFAR_SMALL, CELLS, Restarted(40), _tell)
