@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import final
 
@@ -248,8 +248,8 @@ def _saved(place: Path) -> set[int]:
     return {row for path in place.glob(_CHUNKS) for row in _rows(path)}
 
 
-@cache
 def _rows(path: Path) -> tuple[int, ...]:
+    # Read every time: of a folder that was emptied nothing may be remembered.
     with safe_open(path, "numpy") as file:
         return tuple(map(int, file.get_tensor("row")))
 
