@@ -14,6 +14,7 @@ from torch import nn
 from widemargin.conduct import audit as module
 from widemargin.conduct.audit import Subject, audit
 from widemargin.conduct.audited import Audit, Question
+from widemargin.conduct.pieces import FIRST, Clock, pieces
 from widemargin.data.labelled import Labelled, Origin
 from widemargin.measure import curve, stand_in
 from widemargin.measure.attacks.apgd import APGD, TargetedAPGD
@@ -127,8 +128,8 @@ def test_what_was_interrupted_goes_on_without_repeating_or_losing_a_point(
 
 def test_a_budget_ends_it_and_says_so(tmp_path: Path) -> None:
     found = asked(tmp_path, budget=0.0)
-    assert (found.n, found.asked) == (module.FIRST, 24)
-    assert f"the {module.FIRST} of 24 points for which there was time" in page(found).summary
+    assert (found.n, found.asked) == (FIRST, 24)
+    assert f"the {FIRST} of 24 points for which there was time" in page(found).summary
     assert "No transfer from a stand-in: the time was up." in page(found).settings
     assert module.TRANSFER not in found.attacks
 
@@ -146,7 +147,7 @@ def test_what_was_saved_in_a_budget_is_kept_by_any_other_chunks(
     monkeypatch.setattr(module, "_asked", counted)
     again = audit(subject(), Question(QUESTION.balls, points=24, seed=3, chunk=20), tmp_path)
     assert again is not None
-    assert [len(rows) for rows in calls] == [20 - module.FIRST, 4]
+    assert [len(rows) for rows in calls] == [20 - FIRST, 4]
     assert np.array_equal(again.points["row"], whole.points["row"]), "in the order of the question"
     assert np.allclose(again.points["margin"], whole.points["margin"])
 
@@ -158,8 +159,8 @@ def test_a_budget_is_filled_with_as_many_points_as_it_holds(tmp_path: Path, monk
 
     def taken(budget: float | None, seconds: float) -> list[int]:
         nonlocal now
-        clock, sizes = module._Clock(budget, now), list[int]()
-        for piece in module._pieces(rows.split(50), tmp_path, clock):
+        clock, sizes = Clock(budget, now), list[int]()
+        for piece in pieces(rows.split(50), tmp_path, clock):
             sizes.append(len(piece))
             now += seconds * len(piece)
         return sizes

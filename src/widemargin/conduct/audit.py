@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import final
 
 import numpy as np
 import torch
-from safetensors import safe_open
 from safetensors.numpy import load_file, save
 from torch import Tensor
 
 from widemargin.conduct.audited import FORMAT, Array, Audit, Question, Shown
+from widemargin.conduct.pieces import Clock, joined_pieces, pieces, saved_rows
 from widemargin.conduct.shares import Shares
 from widemargin.data.examples import Chosen, Examples
 from widemargin.data.labelled import Labelled
@@ -42,9 +40,9 @@ from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.measure.stand_in import fooled, stand_in
 from widemargin.perturb.balls import L1, L2, Linf
 from widemargin.run import key_of
-from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.train.checkpoint import write_whole
 from widemargin.train.processes import ALONE
+from widemargin.uncertainty.logs import Logs
 from widemargin.uncertainty.network import Network, in_eval_mode
 
 SHORTEST = "minimum-norm"
@@ -53,36 +51,14 @@ TRANSFER = "transfer from a stand-in"
 """The name of what a small network gives away that was fitted to the answers; tried on whoever stands at the end."""
 LONGEST_PROOF = 3.0
 """In seconds."""
-FIRST = 4
-"""Points that are measured however short a budget is; from there on as many at once as there seems to be time for."""
 SHARE_OF_FINDINGS = 0.3
 """Of a budget, for as long as there are points to be measured."""
-_CHUNKS = "[0-9]*.safetensors"
 _HANDED_OVER = 4
 """Findings that come first and cost next to nothing."""
 FITTED = 500
 """Points whose answers a stand-in is fitted to."""
 DIAGNOSED = 200
 """Points for the diagnoses, which need no more."""
-
-
-@final
-class Logs(Network):
-    """A network that answers with probabilities, by their logs: the same classifier, of valid logits."""
-
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        self.network, self.abreast = network, network.abreast
-
-    def encode(self, inputs: Points) -> Encoded:
-        return self.network.encode(inputs)
-
-    def logits(self, encoded: Encoded) -> MemberLogits:
-        shares = self.network.logits(encoded)
-        return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()
-
-    def penalty(self) -> Tensor:
-        return self.network.penalty()
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +105,7 @@ def audit(
     With a budget in seconds it ends near it, but not before a few points are measured.  Several processes share the
     chunks; only the first returns what all have found.
     """
-    clock = _Clock(budget)
+    clock = Clock(budget)
     place = folder / subject.key(question)
     place.mkdir(parents=True, exist_ok=True)
     total = min(question.points, len(subject.examples))
@@ -146,21 +122,21 @@ def audit(
     if processes.rank == 0:
         # What makes numbers worthless comes first.
         findings, cut = _findings(
-            subject, question, place, clock, 1.0 if len(_saved(place)) == total else SHARE_OF_FINDINGS
+            subject, question, place, clock, 1.0 if len(saved_rows(place)) == total else SHARE_OF_FINDINGS
         )
     mine = question.chunks(len(subject.examples))[processes.rank :: processes.count]
-    for rows in _pieces(mine, place, clock):
+    for rows in pieces(mine, place, clock):
         started = time.monotonic()
         found = _asked(subject, question, rows, certify=not uncertified)
         found["seconds"] = np.array([time.monotonic() - started])
         path = place / f"{int(rows[0]):06}.safetensors"
         write_whole(path, save({k: np.ascontiguousarray(v) for k, v in found.items()}))
-        tick(len(_saved(place)), total)
-    tick(len(_saved(place)), total)
+        tick(len(saved_rows(place)), total)
+    tick(len(saved_rows(place)), total)
     processes.wait()
     if processes.rank > 0:
         return None
-    joined, seconds = _joined(question, len(subject.examples), place)
+    joined, seconds = joined_pieces(question, len(subject.examples), place)
     findings = (*findings, _black_box(joined, attacks))
     by = (*(attack.name for attack in attacks), SHORTEST)
     moved = _stood_in(subject, question, place, joined, clock.left() if len(joined["row"]) == total else 0.0)
@@ -215,53 +191,6 @@ def _unattacked(subject: Subject, question: Question, asked: Chosen) -> Audit:
     seconds = time.monotonic() - begun
     draws, notes = subject.judged.draws, (note, *_doubtful(subject))
     return Audit(subject.name, subject.data, names, question, (), points, found, len(labels), draws, notes, seconds)
-
-
-@dataclass(frozen=True)
-class _Clock:
-    budget: float | None
-    begun: float = field(default_factory=time.monotonic)
-
-    def left(self, share: float = 1.0) -> float:
-        """In seconds, of a share of the budget that comes first."""
-        return math.inf if self.budget is None else self.begun + share * self.budget - time.monotonic()
-
-
-def _pieces(chunks: Sequence[Tensor], place: Path, clock: _Clock) -> Iterator[Tensor]:
-    """Rows that are not saved: whole chunks, or with a budget a few, then as many at once as there seems to be time."""
-    size = FIRST
-    for chunk in chunks:
-        saved = _saved(place)
-        left = [row for row in chunk.tolist() if row not in saved]
-        while left:
-            begun, together = time.monotonic(), len(left) if clock.budget is None else size
-            rows, left = left[:together], left[together:]
-            yield torch.tensor(rows)
-            each = (time.monotonic() - begun) / len(rows)
-            size = int(min(2 * size, clock.left() / max(each, 1e-9)))
-            if size < FIRST:
-                return
-
-
-def _saved(place: Path) -> set[int]:
-    """Rows, in whatever chunks they were asked."""
-    return {row for path in place.glob(_CHUNKS) for row in _rows(path)}
-
-
-def _rows(path: Path) -> tuple[int, ...]:
-    # Read every time: of a folder that was emptied nothing may be remembered.
-    with safe_open(path, "numpy") as file:
-        return tuple(map(int, file.get_tensor("row")))
-
-
-def _joined(question: Question, rows: int, place: Path) -> tuple[dict[str, Array], float]:
-    """What is saved, in the order of the question, and how many seconds it took."""
-    done = [load_file(path) for path in sorted(place.glob(_CHUNKS))]
-    joined = {name: np.concatenate([chunk[name] for chunk in done]) for name in done[0]}
-    seconds = float(joined.pop("seconds").sum())
-    position = question.order(rows).argsort().numpy()
-    _, order = np.unique(position[joined["row"]], return_index=True)
-    return {name: values[order] for name, values in joined.items()}, seconds
 
 
 def _stood_in(
@@ -405,7 +334,7 @@ def _asked(subject: Subject, question: Question, rows: Tensor, certify: bool) ->
 
 
 def _findings(
-    subject: Subject, question: Question, place: Path, clock: _Clock, share: float
+    subject: Subject, question: Question, place: Path, clock: Clock, share: float
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """And whether some were left out.  Made once, and read from then on, unless the time was up before the last."""
     path = place / "findings.json"
