@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from widemargin.networks.blocks import _places, fits
+from widemargin.networks.blocks import _places, fits, pooled_convolution
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.named import LeNetShape
 
@@ -69,9 +69,10 @@ def test_refuses_sizes_that_cannot_work(make):
 SHAPES = [{}, {"side": 8}, {"side": 12}, {"side": 32, "channels": 3}, {"capacity": 2}, {"side": 14}, {"side": 30}]
 
 
+@pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
-def test_quick_convolutions_agree_with_the_published_layers(sizes: dict[str, int]) -> None:
-    network = build(**sizes).double()
+def test_quick_convolutions_agree_with_the_published_layers(sizes: dict[str, int], frozen: bool) -> None:
+    network = build(**sizes).double().requires_grad_(not frozen)
     side, channels = sizes.get("side", 28), sizes.get("channels", 1)
     images = noise(16_000 // (channels * side**2) + 1, channels, side, side).double()
     # Where an image is empty all four pixels of a block are equal: the gradient must choose the same one.
@@ -83,9 +84,25 @@ def test_quick_convolutions_agree_with_the_published_layers(sizes: dict[str, int
     for one in (network, published):
         points = images.clone().requires_grad_()
         logits = one(points)
-        answers.append((logits, *torch.autograd.grad(logits.logsumexp(-1).sum(), [points, *network.parameters()])))
+        wanted = [points] if frozen else [points, *network.parameters()]
+        answers.append((logits, *torch.autograd.grad(logits.logsumexp(-1).sum(), wanted)))
     for ours, theirs in zip(*answers, strict=True):
         assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("padding", [0, 2, 4])
+@pytest.mark.parametrize(("channels", "height", "width"), [(1, 8, 12), (1, 12, 14), (3, 8, 16), (5, 6, 8)])
+def test_frozen_convolutions_agree_with_layers_whatever_the_shape(channels, height, width, padding) -> None:
+    conv = torch.nn.Conv2d(channels, 7, 5, padding=padding).double().requires_grad_(False)
+    images = noise(16_000 // (channels * height * width) + 1, channels, height, width).double()
+    images[:, :, :3] = 0.0
+    images.requires_grad_()
+    assert fits(conv, torch.nn.MaxPool2d(2), images)
+    quick, layers = pooled_convolution(conv, images), F.max_pool2d(conv(images), 2).relu()
+    weights = noise(*layers.shape).double() - 0.5
+    assert torch.allclose(quick, layers, rtol=1e-9, atol=1e-12)
+    ours, theirs = (torch.autograd.grad((weights * answer).sum(), images)[0] for answer in (quick, layers))
+    assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
 def test_the_quick_way_is_taken_for_the_papers_images() -> None:

@@ -165,8 +165,10 @@ class L2:
     def project(self, delta: Encoded, center: Encoded) -> Encoded:
         if self.box.is_open:
             return delta * (self.radius / _per_row(self.norm(delta), delta).clamp_min(_tiny(delta))).clamp_max(1.0)
-        shrink = _shrink_into_l2(delta.flatten(1).abs(), self.box.room_ahead(delta, center), self.radius)
-        return self.box.clamp(delta * _per_row(shrink, delta), center)
+        down, up = self.box.room(center)
+        clamped = delta.clamp(down, up)
+        shrink = _shrink_into_l2(delta.flatten(1), clamped.flatten(1), self.radius)
+        return clamped if shrink is None else (delta * _per_row(shrink, delta)).clamp_(down, up)
 
     def sample(self, center: Encoded, rng: Rng) -> Encoded:
         direction = self.steepest(rng.normal(center))
@@ -232,13 +234,16 @@ def _tiny(like: Tensor) -> float:
     return torch.finfo(like.dtype).tiny
 
 
-def _shrink_into_l2(size: Tensor, room: Tensor, radius: float) -> PerSample:
-    """The largest s in [0, 1] with |min(s size, room)| <= radius: of s squared, each square grows until it has room."""
-    squares, most = size**2, room**2
-    inside = squares.minimum(most).sum(1) <= radius**2
+def _shrink_into_l2(delta: Tensor, clamped: Tensor, radius: float) -> PerSample | None:
+    """The largest s in [0, 1] for which s delta has norm `radius` or less in the box, or None where all are 1.
+
+    Of s squared, each square grows until it is as large as the box lets it be, which is known from where s is 1.
+    """
+    squares, most = delta * delta, clamped * clamped
+    inside = most.sum(1) <= radius**2
     if bool(inside.all()):
-        return torch.ones_like(size[:, 0])
-    grown = time_to_fill(squares, most, torch.full_like(size[:, 0], radius**2)).squeeze(1)
+        return None
+    grown = time_to_fill(squares, most, torch.full_like(delta[:, 0], radius**2)).squeeze(1)
     return torch.where(inside, 1.0, grown.sqrt().clamp_max(1.0))
 
 
