@@ -99,7 +99,7 @@ def _places_back(filters: int, channels: int, across: int) -> Tensor:
 
 
 def _meeting(pixels: int) -> Tensor:
-    """[pixels, 2 + pixels / 2, 2]: the weight (of 0 to 4) between a block's inputs and the outputs near it, in a row."""
+    """[pixels, 2 + pixels / 2, 2]: the weight (of 0 to 4) between inputs of a block and outputs near it, in a row."""
     near = 2 * torch.arange(2 + pixels // 2)[:, None] + torch.arange(2)
     return torch.arange(pixels)[:, None, None] + 4 - near
 
