@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from widemargin.conduct import audit as module
+from widemargin.conduct import findings
 from widemargin.conduct.audit import Subject, audit
-from widemargin.conduct.audited import Audit, Question
+from widemargin.conduct.audited import FORMAT, Audit, Question
 from widemargin.conduct.pieces import FIRST, Clock, pieces
 from widemargin.data.labelled import Labelled, Origin
 from widemargin.measure import curve, stand_in
@@ -49,7 +50,7 @@ def few_queries() -> Iterator[None]:
         patch.setattr(curve, "standard", quick)
         patch.setattr(module, "shortest_attacks", nearest)
         patch.setattr(stand_in, "UPDATES", 100)
-        patch.setattr(module, "all_findings", lambda *arguments, **more: (modes(*arguments[:2]),))
+        patch.setattr(findings, "all_findings", lambda *arguments, **more: (modes(*arguments[:2]),))
         yield
 
 
@@ -174,7 +175,7 @@ def test_a_budget_is_filled_with_as_many_points_as_it_holds(tmp_path: Path, monk
 def test_a_budget_ends_the_diagnoses_and_they_are_made_whole_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "all_findings", all_findings)
+    monkeypatch.setattr(findings, "all_findings", all_findings)
     question = Question(QUESTION.balls[:1], points=4, seed=3)
     short = audit(subject(), question, tmp_path, budget=0.0)
     assert short is not None
@@ -264,10 +265,10 @@ def test_a_transfer_that_refutes_a_certificate_is_an_error() -> None:
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
     moved = {"distance": np.array([0.05, np.inf]), "agreement": np.ones(1), "kind": np.frombuffer(b"MLP", np.uint8)}
     question = Question((Linf(0.1),))
-    module._with_stand_in({**points, "row": np.arange(2), "certified": np.array([np.nan, 0.1])}, moved, question, 0)
+    findings.with_stand_in({**points, "row": np.arange(2), "certified": np.array([np.nan, 0.1])}, moved, question, 0)
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
     with pytest.raises(ValueError, match=r"certified up to 0\.07, but a wrong place was found at 0\.05"):
-        module._with_stand_in({**points, "row": np.arange(2), "certified": np.array([0.07, 0.1])}, moved, question, 0)
+        findings.with_stand_in({**points, "row": np.arange(2), "certified": np.array([0.07, 0.1])}, moved, question, 0)
 
 
 def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +312,7 @@ def test_another_question_or_other_weights_begin_anew(tmp_path: Path) -> None:
 def test_figures_are_plain_json_with_all_it_takes_to_trust_them(whole: Audit) -> None:
     found = whole
     figures = json.loads(json.dumps(found.summary(), allow_nan=False))
-    assert figures["version"] == module.FORMAT
+    assert figures["version"] == FORMAT
     assert figures["n"] == 24
     assert [at["eps"] for at in figures["robust"]] == [0.2, 0.5, 1.0]
     assert all(at["low"] <= at["accuracy"] <= at["high"] for at in figures["robust"])
@@ -418,7 +419,7 @@ def test_a_network_that_answers_with_probabilities_is_measured_by_their_logs_and
     whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        module, "all_findings", lambda *given, **more: tuple(one(*given[:2]) for one in (modes, shares))
+        findings, "all_findings", lambda *given, **more: tuple(one(*given[:2]) for one in (modes, shares))
     )
     plain = subject()
     linear = next(one for one in plain.network.modules() if isinstance(one, nn.Linear))

@@ -41,7 +41,10 @@ class Question:
 
     def chunks(self, rows: int) -> list[Tensor]:
         """Row numbers, in an order that the seed decides: wherever an audit ends, it has seen a fair sample."""
-        return list(self.order(rows)[: self.points].split(self.chunk))
+        return list(self.asked(rows).split(self.chunk))
+
+    def asked(self, rows: int) -> Tensor:
+        return self.order(rows)[: self.points]
 
     def order(self, rows: int) -> Tensor:
         return torch.randperm(rows, generator=torch.Generator().manual_seed(self.seed))
