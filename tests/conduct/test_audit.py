@@ -4,11 +4,13 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 from widemargin.conduct import audit as module
@@ -181,14 +183,28 @@ def test_a_budget_ends_the_diagnoses_and_they_are_made_whole_later(
     assert short is not None
     names = [finding.name for finding in short.findings]
     assert names[:4] == ["inputs in box", "modes", "probabilities", "randomness"]
-    assert "large radius" not in names
-    assert any("diagnoses: the time was up" in note for note in short.notes)
+    assert short.left_out == (*findings.DIAGNOSES[4:5], *findings.DIAGNOSES[6:], "transfer"), "with one radius"
+    assert short.summary()["findings_left_out"] == list(short.left_out)
+    told = page(short)
+    assert "None of the 5 diagnoses, of 12, for which there was time gives a reason" in told.summary
+    assert told.verdicts[0].evidence.startswith("the time was up; nothing is known of: gradients, loss surface")
+    printed = StringIO()
+    told.print(Console(file=printed, width=200))
+    for text in (told.html(), printed.getvalue()):
+        assert "only 5 of 12 diagnoses were made" in text
     later = audit(subject(), question, tmp_path)
     assert later is not None
     names = [finding.name for finding in later.findings]
-    assert "large radius" in names
     assert len(set(names)) == len(names), "each has a name of its own"
-    assert later.notes == ()
+    assert set(names) == {*short.left_out, *(finding.name for finding in short.findings)}, "all that had been named"
+    assert later.left_out == later.notes == ()
+    assert "None of 12 diagnoses" in page(later).summary
+
+
+def test_every_diagnosis_has_its_name() -> None:
+    whom = subject()
+    made = all_findings(whom.network, whom.examples, Linf(0.1, OPEN), [(0.1, 1.0, 60), (0.2, 1.0, 60)])
+    assert tuple(finding.name for finding in made) == findings.DIAGNOSES
 
 
 class _Share:

@@ -89,9 +89,9 @@ def audit(
         return _unattacked(subject, question, asked) if work.first else None
     uncertified = _certifiable(work)
     # What makes numbers worthless comes first.
-    findings, cut = _diagnosed(work) if work.first else ((), ())
+    findings, left_out = _diagnosed(work) if work.first else ((), ())
     _measure(work, certify=not uncertified)
-    return _joined(work, findings, (*subject.doubts, *uncertified, *cut)) if work.first else None
+    return _joined(work, findings, left_out, (*subject.doubts, *uncertified)) if work.first else None
 
 
 def _diagnosed(work: _UnderWay) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
@@ -113,7 +113,7 @@ def _measure(work: _UnderWay, certify: bool) -> None:
     work.processes.wait()
 
 
-def _joined(work: _UnderWay, findings: tuple[Finding, ...], notes: tuple[str, ...]) -> Audit:
+def _joined(work: _UnderWay, findings: tuple[Finding, ...], left_out: tuple[str, ...], notes: tuple[str, ...]) -> Audit:
     """Of all processes, with what can only be found at the end."""
     subject, question, total = work.subject, work.question, len(work.rows)
     points, seconds = joined_pieces(question, len(subject.examples), work.place)
@@ -122,11 +122,13 @@ def _joined(work: _UnderWay, findings: tuple[Finding, ...], notes: tuple[str, ..
     by = (*(attack.name for attack in attacks), SHORTEST)
     moved = _stood_in(work, points)
     if moved is None:
-        notes = (*notes, "No transfer from a stand-in: the time was up.")
+        left_out, notes = (*left_out, "transfer"), (*notes, "No transfer from a stand-in: the time was up.")
     else:
         findings, by = (*findings, with_stand_in(points, moved, question, len(by))), (*by, TRANSFER)
     names, draws, shown = tuple(map(str, subject.examples.names)), subject.judged.draws, _shown(subject, points)
-    return Audit(subject.name, subject.data, names, question, by, points, findings, total, draws, notes, seconds, shown)
+    return Audit(
+        subject.name, subject.data, names, question, by, points, findings, total, draws, notes, seconds, shown, left_out
+    )
 
 
 def _unattacked(subject: Subject, question: Question, asked: Chosen) -> Audit:

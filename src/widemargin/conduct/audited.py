@@ -84,6 +84,8 @@ class Audit:
     seconds: float
     shown: Shown | None = None
     """None where points are no images."""
+    left_out: tuple[str, ...] = ()
+    """Names of the diagnoses for which there was no time."""
 
     @property
     def n(self) -> int:
@@ -169,6 +171,7 @@ class Audit:
                 {**asdict(finding), "numbers": {name: _plain(number) for name, number in finding.numbers.items()}}
                 for finding in self.findings
             ],
+            "findings_left_out": list(self.left_out),
             "notes": list(self.notes),
             "seconds": round(self.seconds, 1),
             "versions": {name: version(name) for name in ("widemargin", "torch", "numpy")},

@@ -22,14 +22,26 @@ from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.train.checkpoint import write_whole
 from widemargin.uncertainty.network import Network
 
-_HANDED_OVER = 4
-"""Findings that come first and cost next to nothing."""
+_HANDED_OVER = ("inputs in box", "modes", "probabilities", "randomness")
+"""Come first and cost next to nothing, so there is always time for them."""
+_RISING = "rising"
+DIAGNOSES = (
+    *_HANDED_OVER,
+    "gradients",
+    _RISING,
+    "loss surface",
+    "more steps",
+    "random noise",
+    "black box",
+    "large radius",
+)
+"""In the order in which they are made; accuracy can only rise where there are two radii."""
 
 
 def diagnosed(
     subject: Subject, question: Question, place: Path, clock: Clock, share: float
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    """And whether some were left out.  Made once, and read from then on, unless the time was up before the last."""
+    """And the names of those left out.  Made once, and read from then on, unless the time was up before the last."""
     path = place / "findings.json"
     if path.exists():
         return tuple(Finding(**fields) for fields in json.loads(path.read_text())), ()
@@ -43,17 +55,20 @@ def diagnosed(
             if clock.left(share) > 0
         ]
         # What was handed over is looked at in any case.
-        with _until(network, lambda: clock.left(share) > 0 or len(seen) < _HANDED_OVER):
-            found = all_findings(network, some, question.balls[-1], curve, seed=question.seed, tick=seen.append)
-        cut = clock.left(share) <= 0 and len(curve) < len(question.balls)
+        whole = len(curve) == len(question.balls)
+        with _until(network, lambda: clock.left(share) > 0 or len(seen) < len(_HANDED_OVER)):
+            found = all_findings(
+                network, some, question.balls[-1], curve if whole else (), seed=question.seed, tick=seen.append
+            )
     except _TimeIsUp:
-        found, cut = tuple(seen), True
+        found, whole = tuple(seen), False
     if subject.judged.draws is not None:
         found = tuple(_as_judged(subject, some) if one.name == "randomness" else one for one in found)
     if subject.as_logs:
         found = tuple(probabilities(subject.network, some) if one.name == "probabilities" else one for one in found)
-    if cut:
-        return found, (f"Only {len(found)} diagnoses: the time was up.",)
+    if not whole:
+        made = {finding.name for finding in found} | ({_RISING} if len(question.balls) == 1 else set())
+        return found, tuple(name for name in DIAGNOSES if name not in made)
     write_whole(path, json.dumps([asdict(finding) for finding in found], indent=1).encode())
     return found, ()
 
