@@ -130,15 +130,39 @@ def test_a_damaged_part_of_an_audit_is_named(capsys: pytest.CaptureFixture[str])
     ("place", "weights", "folder"),
     [
         ("run", None, "run"),
-        ("there/own.py:Plain", None, "audits/own-Plain"),
+        ("there/own.py:Plain", None, "audits/there/own-Plain"),
+        ("other/own.py:Plain", None, "audits/other/own-Plain"),
         ("own.py:Cold", None, "audits/own-Cold"),
-        ("own.py:Wrong", Path("there/wrong.pt"), "audits/own-Wrong-wrong.pt"),
+        ("own.py:Wrong", Path("wrong.pt"), "audits/own-Wrong-wrong.pt"),
+        ("own.py:Wrong", Path("there/wrong.pt"), "audits/own-Wrong-there/wrong.pt"),
         ("m.pt2", None, "audits/m.pt2"),
+        ("./there/../a/m.pt2", None, "audits/a/m.pt2"),
+        ("/far/m.pt2", None, "audits/far/m.pt2"),
         ("m.onnx", None, "audits/m.onnx"),
     ],
 )
 def test_every_model_has_its_folder(place: str, weights: Path | None, folder: str) -> None:
     assert folder_for(None, place, "audits", weights) == Path(folder)
+
+
+@pytest.mark.usefixtures("_quick")
+def test_files_of_one_name_in_two_folders_are_kept_apart() -> None:
+    for number, folder in enumerate(("a", "b")):
+        Path(folder).mkdir()
+        Path(folder, "own.py").write_text(OWN.replace("points @", "-points @" if number else "points @"))
+        widemargin(f"audit {folder}/own.py:Plain --data two.npz --eps .1 --points 4")
+    found = {str(path): json.loads(path.read_text()) for path in Path("audits").rglob("audit.json")}
+    assert set(found) == {"audits/a/own-Plain/audit.json", "audits/b/own-Plain/audit.json"}
+    first, second = found.values()
+    assert {first["model"], second["model"]} == {"a/own.py:Plain", "b/own.py:Plain"}
+    assert first["clean"] + second["clean"] == 1
+    # Nor does a folder that both share mix them up, though their weights are the same.
+    for folder in ("a", "b"):
+        widemargin(f"audit {folder}/own.py:Plain --data two.npz --eps .1 --points 4 --out both")
+        assert (
+            json.loads(Path("both/audit.json").read_text())["clean"]
+            == found[f"audits/{folder}/own-Plain/audit.json"]["clean"]
+        )
 
 
 @pytest.mark.usefixtures("_quick")

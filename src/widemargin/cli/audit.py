@@ -64,7 +64,7 @@ class Audit:
     """Decides which points are drawn, and all that attacks draw."""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
     """Folder for the results.  [the run's own, on other data than its own one inside; for other models audits/ and
-    the model's name]"""
+    the model's path]"""
     device: str = "cpu"
     """cpu or cuda."""
 

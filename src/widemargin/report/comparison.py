@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import PurePath
 from typing import Any
 
@@ -170,8 +171,10 @@ def _names(rows: Sequence[_Row]) -> list[str]:
     # What a method is made of comes first.
     paths.sort(key=lambda path: (not path.startswith("method."), not path.endswith("ball.radius")))
     said = [path for path in paths if _tells_apart(path, rows)]
+    ends = _ends({value for row in rows for path, value in row.settings.items() if path.endswith(".path")})
     names = [
-        ", ".join([row.method, *(_said(path, row.settings) for path in said if path in row.settings)]) for row in rows
+        ", ".join([row.method, *(_said(path, row.settings, ends) for path in said if path in row.settings)])
+        for row in rows
     ]
     return [
         name if names.count(name) == 1 else f"{name} ({row.entries[0].place})"
@@ -179,10 +182,20 @@ def _names(rows: Sequence[_Row]) -> list[str]:
     ]
 
 
+def _ends(paths: Collection[str]) -> dict[str, str]:
+    """As little of each path as tells them apart: files in different folders may have one name."""
+    for length in count(1):
+        ends = {path: str(PurePath(*PurePath(path).parts[-length:])) for path in paths}
+        if len(set(ends.values())) == len(ends):
+            return ends
+    raise AssertionError("whole paths differ")
+
+
 def _tells_apart(path: str, rows: Sequence[_Row]) -> bool:
     """Does it differ between rows that agree on the parts around it?  Where these differ already, they are said.
 
-    The radius is said wherever two differ; other settings of a method only between rows of that method.
+    So is a file's path, before its digest.  The radius is said wherever two differ; other settings of a method only
+    between rows of that method.
     """
     having = [row for row in rows if path in row.settings]
     if path.startswith("method.") and path.endswith("ball.radius"):
@@ -190,9 +203,12 @@ def _tells_apart(path: str, rows: Sequence[_Row]) -> bool:
     if path.startswith("method.") and all(row.settings[path] == _radius(row.settings) for row in having):
         # A step as long as the radius follows from it.
         return False
+    beside = f"{path.removesuffix('digest')}path"
     found: dict[Any, set[Any]] = {}
     for row in having:
-        around = tuple(value for other, value in row.settings.items() if path.startswith(f"{other}."))
+        around = tuple(
+            value for other, value in row.settings.items() if path.startswith(f"{other}.") or other == beside
+        )
         found.setdefault((row.method if path.startswith("method.") else "", around), set()).add(row.settings[path])
     return any(len(values) > 1 for values in found.values())
 
@@ -211,7 +227,7 @@ _ESTIMATORS = {
 }
 
 
-def _said(path: str, settings: Settings) -> str:
+def _said(path: str, settings: Settings, ends: Mapping[str, str]) -> str:
     value, last = settings[path], path.rpartition(".")[2]
     if path == "validation.attack":
         return f"chosen by {'clean' if value is None else 'robust'} accuracy"
@@ -230,7 +246,7 @@ def _said(path: str, settings: Settings) -> str:
         return f"{label} {value:g}"
     if any(other.startswith(f"{path}.") for other in settings) or path in {"network", "place", "members"}:
         return str(value).removesuffix("Shape")
-    return f"{label} {PurePath(value).name if last == 'path' else value}"
+    return f"{label} {ends[value] if last == 'path' else value}"
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
