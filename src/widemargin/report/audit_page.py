@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from widemargin.conduct.audited import Audit
+from widemargin.measure.diagnostics import Finding
 from widemargin.report.document import Picture, Remark, Report, Tone
 from widemargin.report.figures import COLOURS, Array, bare, panels
 from widemargin.report.tables import Table
@@ -27,7 +28,7 @@ def page(audit: Audit) -> Report:
     )
     settings = (
         f"Attacks: {', '.join(audit.attacks)}, in turn, each on the points that stand; margins by minimum-norm attacks "
-        f"and by those; box {largest.box!r}; seed {audit.question.seed}; points drawn at random from the test part; "
+        f"and by those; box {_box(audit)}; seed {audit.question.seed}; points drawn at random from the test part; "
         f"95 % Wilson intervals; {audit.seconds:,.0f} s of work. {' '.join((*_drawn(audit), *audit.notes))}"
     )
     pictures = [_curve(audit), _margins(audit), *_examples(audit)]
@@ -74,7 +75,7 @@ def _remarks(audit: Audit) -> tuple[Remark, ...]:
             finding.name,
             finding.verdict,
             _TONES[finding.verdict],
-            finding.evidence if finding.verdict == "fine" else f"{finding.evidence} {finding.advice}",
+            _evidence(audit, finding),
         )
         for finding in worst_first
     )
@@ -83,6 +84,17 @@ def _remarks(audit: Audit) -> tuple[Remark, ...]:
     made, of = _diagnoses(audit)
     evidence = f"the time was up; nothing is known of: {', '.join(audit.left_out)}"
     return (Remark(f"only {made} of {of} diagnoses were made", "incomplete", "doubtful", evidence), *told)
+
+
+def _evidence(audit: Audit, finding: Finding) -> str:
+    told = finding.evidence if finding.verdict == "fine" else f"{finding.evidence} {finding.advice}"
+    return told.replace(repr(audit.question.balls[0].box), _box(audit))
+
+
+def _box(audit: Audit) -> str:
+    """A page has no room for an interval of every feature."""
+    box = audit.question.balls[0].box
+    return f"of {len(box.low)} intervals, as in audit.json" if isinstance(box.low, tuple) else repr(box)
 
 
 def _accuracy(audit: Audit) -> Table:
