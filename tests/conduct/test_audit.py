@@ -111,11 +111,13 @@ def test_what_was_interrupted_goes_on_without_repeating_or_losing_a_point(
     calls: list[list[int]] = []
     honest = module._asked
 
-    def dying(whom: Subject, question: Question, rows: torch.Tensor, certify: bool) -> dict[str, np.ndarray]:
+    def dying(
+        whom: Subject, question: Question, rows: torch.Tensor, certify: bool, *more: object
+    ) -> dict[str, np.ndarray]:
         calls.append(rows.tolist())
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return honest(whom, question, rows, certify)
+        return honest(whom, question, rows, certify, *more)
 
     monkeypatch.setattr(module, "_asked", dying)
     with pytest.raises(KeyboardInterrupt):
@@ -143,9 +145,11 @@ def test_what_was_saved_in_a_budget_is_kept_by_any_other_chunks(
     asked(tmp_path, budget=0.0)
     honest, calls = module._asked, list[list[int]]()
 
-    def counted(whom: Subject, question: Question, rows: torch.Tensor, certify: bool) -> dict[str, np.ndarray]:
+    def counted(
+        whom: Subject, question: Question, rows: torch.Tensor, certify: bool, *more: object
+    ) -> dict[str, np.ndarray]:
         calls.append(rows.tolist())
-        return honest(whom, question, rows, certify)
+        return honest(whom, question, rows, certify, *more)
 
     monkeypatch.setattr(module, "_asked", counted)
     again = audit(subject(), Question(QUESTION.balls, points=24, seed=3, chunk=20), tmp_path)
@@ -205,6 +209,20 @@ def test_every_diagnosis_has_its_name() -> None:
     whom = subject()
     made = all_findings(whom.network, whom.examples, Linf(0.1, OPEN), [(0.1, 1.0, 60), (0.2, 1.0, 60)])
     assert tuple(finding.name for finding in made) == findings.DIAGNOSES
+
+
+def test_one_can_see_that_it_goes_on(whole: Audit, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    question = Question(QUESTION.balls, points=24, seed=3, chunk=12)
+    found = audit(subject(), question, tmp_path, tick=lambda done, of: told.append((done, of)))
+    assert found is not None
+    done = [points for points, _ in told]
+    assert {of for _, of in told} == {24}
+    assert done == sorted(done)
+    assert {12, 24} <= set(done)
+    assert len({points for points in done if points < 12}) > 1, "within the first chunk"
+    # By then it is known how long a point takes.
+    assert {points - 12 for points in done if 12 < points < 24} >= set(range(1, 9)), "and within the second"
 
 
 class _Share:

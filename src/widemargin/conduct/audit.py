@@ -15,6 +15,7 @@ from torch import Tensor
 
 from widemargin.conduct.audited import Array, Audit, Question, Shown
 from widemargin.conduct.findings import diagnosed, missed_by_gradients, with_stand_in
+from widemargin.conduct.pace import PROOF, Pace, Tick, listening
 from widemargin.conduct.pieces import Clock, joined_pieces, pieces, saved_rows
 from widemargin.conduct.shares import Shares
 from widemargin.conduct.subject import DIAGNOSED, Subject
@@ -43,9 +44,6 @@ SHARE_OF_FINDINGS = 0.3
 """Of a budget, for as long as there are points to be measured."""
 FITTED = 500
 """Points whose answers a stand-in is fitted to."""
-
-Tick = Callable[[int, int], None]
-"""Told how many points are done, and of how many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +100,11 @@ def _diagnosed(work: _UnderWay) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
 def _measure(work: _UnderWay, certify: bool) -> None:
     """All points that are not saved yet, or as many as there is time for; back when all processes are."""
     mine = work.question.chunks(len(work.subject.examples))[work.processes.rank :: work.processes.count]
+    pace = Pace(work.tick, len(work.rows))
     for rows in pieces(mine, work.place, work.clock):
         started = time.monotonic()
-        found = _asked(work.subject, work.question, rows, certify)
+        with pace.piece(len(saved_rows(work.place)), len(rows)) as heard:
+            found = _asked(work.subject, work.question, rows, certify, heard)
         found["seconds"] = np.array([time.monotonic() - started])
         path = work.place / f"{int(rows[0]):06}.safetensors"
         write_whole(path, save({k: np.ascontiguousarray(v) for k, v in found.items()}))
@@ -224,7 +224,14 @@ def _uncertified(subject: Subject, question: Question) -> tuple[str, ...]:
     return ()
 
 
-def _asked(subject: Subject, question: Question, rows: Tensor, certify: bool) -> dict[str, Array]:
+def _asked(
+    subject: Subject,
+    question: Question,
+    rows: Tensor,
+    certify: bool,
+    heard: Callable[[int], None] = lambda answers: None,
+) -> dict[str, Array]:
+    """Everything that is saved of these points; `heard` is told how many answers it took so far."""
     examples, judges, largest = Chosen(subject.examples, rows), subject.judged, question.balls[-1]
     network = judges.network
     inputs, labels = examples.batch(torch.arange(len(examples)))
@@ -232,23 +239,24 @@ def _asked(subject: Subject, question: Question, rows: Tensor, certify: bool) ->
         answers = network(inputs).argmax(-1)
     proven = torch.full((len(examples),), torch.nan, dtype=torch.float64)
     if certify:
-        proven = certified_radius(network, examples, largest).cpu()
+        proven = certified_radius(network, examples, largest, tick=lambda done: heard(PROOF)).cpu()
     classes = subject.classes
     norm = type(largest)
     assert norm in (Linf, L2, L1)
     shortest = judges.shortest(shortest_attacks(norm, largest.box, classes, judges.rows_at_once), largest.box)
-    found = distances(network, examples, norm, largest.box, shortest, question.seed, judges.rows_at_once)
-    way = found.distance.cpu().double()
-    curve = robustness(
-        network,
-        examples,
-        question.balls,
-        lambda ball: judges.within(standard(ball, classes, judges.rows_at_once)),
-        known_below=proven if certify else None,
-        known_above=torch.where(way > 0, way, torch.inf),
-        seed=question.seed,
-        rows=judges.rows_at_once,
-    )
+    with listening(heard, network, judges.climbed):
+        found = distances(network, examples, norm, largest.box, shortest, question.seed, judges.rows_at_once)
+        way = found.distance.cpu().double()
+        curve = robustness(
+            network,
+            examples,
+            question.balls,
+            lambda ball: judges.within(standard(ball, classes, judges.rows_at_once)),
+            known_below=proven if certify else None,
+            known_above=torch.where(way > 0, way, torch.inf),
+            seed=question.seed,
+            rows=judges.rows_at_once,
+        )
     # Whom no attack within a ball had to break was broken by those without a radius, which come last in the list.
     by = curve.points.by
     without = (by == NOBODY) & (curve.points.breaks < len(question.balls)) & (way > 0)
