@@ -18,6 +18,7 @@ from widemargin.conduct import findings
 from widemargin.conduct.audit import Subject, audit
 from widemargin.conduct.audited import FORMAT, Audit, Question
 from widemargin.conduct.pieces import FIRST, Clock, pieces
+from widemargin.data.examples import Examples
 from widemargin.data.labelled import Labelled, Origin
 from widemargin.measure import curve, stand_in
 from widemargin.measure.attacks.apgd import APGD, TargetedAPGD
@@ -31,6 +32,7 @@ from widemargin.measure.diagnostics import probabilities as shares
 from widemargin.perturb.balls import L2, OPEN, Ball, Box, Linf
 from widemargin.report.audit_page import page
 from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
 QUESTION = Question(tuple(L2(radius, OPEN) for radius in (0.2, 0.5, 1.0)), points=24, seed=3, chunk=6)
@@ -203,6 +205,23 @@ def test_a_budget_ends_the_diagnoses_and_they_are_made_whole_later(
     assert set(names) == {*short.left_out, *(finding.name for finding in short.findings)}, "all that had been named"
     assert later.left_out == later.notes == ()
     assert "None of 12 diagnoses" in page(later).summary
+
+
+def test_a_budget_ends_a_diagnosis_that_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, whom = 0.0, subject()
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+
+    def tedious(network: Network, some: Examples, attack: object) -> float:
+        nonlocal now
+        for _ in range(100):
+            network(whom.examples.points)
+            now += 1.0
+        return 1.0
+
+    monkeypatch.setattr(findings, "robust_accuracy", tedious)
+    _, left_out = findings.diagnosed(whom, QUESTION, tmp_path, Clock(10.0, 0.0), 0.3)
+    assert now == 3.0
+    assert "rising" in left_out
 
 
 def test_every_diagnosis_has_its_name() -> None:

@@ -54,7 +54,8 @@ class Audit:
     points: int = 1_000
     """How many test points, drawn at random."""
     budget: Annotated[str | None, _OPTIONAL] = None
-    """Stop after this time, as 90s, 10m or 2h, and say what was left out.  [none]"""
+    """Stop after this time, as 90s, 10m or 2h, and say what was left out.  However short it is, one proof is tried, the
+    first four diagnoses are made, and 4 more points are measured whole.  [none]"""
     box: Annotated[tuple[str, ...] | None, arg(metavar="unit|open|data|LOW HIGH", help_behavior_hint="")] = None
     """Values an input may take: [0, 1], any, for tables each feature those from its least to its largest in the test
     part, or all features those between two numbers, as -1 1.  [unit for images, open for tables]"""

@@ -47,19 +47,12 @@ def diagnosed(
         return tuple(Finding(**fields) for fields in json.loads(path.read_text())), ()
     some = Chosen(subject.examples, question.asked(len(subject.examples))[:DIAGNOSED])
     network, seen = subject.judged.climbed, list[Finding]()
+    curve = _curve(network, some, question, lambda: clock.left(share) > 0)
+    whole = curve is not None
     try:
-        # Ball by ball, as if none knew of the others: only so can accuracy be seen to rise.
-        curve = [
-            (ball.radius, robust_accuracy(network, some, pgd_attack(ball, ball.radius / 4, 10)), len(some))
-            for ball in question.balls
-            if clock.left(share) > 0
-        ]
         # What was handed over is looked at in any case.
-        whole = len(curve) == len(question.balls)
         with _until(network, lambda: clock.left(share) > 0 or len(seen) < len(_HANDED_OVER)):
-            found = all_findings(
-                network, some, question.balls[-1], curve if whole else (), seed=question.seed, tick=seen.append
-            )
+            found = all_findings(network, some, question.balls[-1], curve or (), seed=question.seed, tick=seen.append)
     except _TimeIsUp:
         found, whole = tuple(seen), False
     if subject.judged.draws is not None:
@@ -71,6 +64,23 @@ def diagnosed(
         return found, tuple(name for name in DIAGNOSES if name not in made)
     write_whole(path, json.dumps([asdict(finding) for finding in found], indent=1).encode())
     return found, ()
+
+
+def _curve(
+    network: Network, some: Examples, question: Question, go_on: Callable[[], bool]
+) -> list[tuple[float, float, int]] | None:
+    """Of every ball its radius, robust accuracy and number of points; None if the time was up before the last.
+
+    Ball by ball, as if none knew of the others: only so can accuracy be seen to rise.
+    """
+    try:
+        with _until(network, go_on):
+            return [
+                (ball.radius, robust_accuracy(network, some, pgd_attack(ball, ball.radius / 4, 10)), len(some))
+                for ball in question.balls
+            ]
+    except _TimeIsUp:
+        return None
 
 
 class _TimeIsUp(Exception):
