@@ -82,6 +82,17 @@ def test_files_of_one_name_are_told_by_their_folders() -> None:
     assert names(first, own("/work/a/my.py", "d2")) == ["udp, digest d1", "udp, digest d2"]
 
 
+def test_data_of_one_name_is_told_by_its_folder() -> None:
+    def on(path: str) -> Any:
+        made = run()
+        made["Trial"]["data"] = {"OwnData": {"file": {"Npz": {"path": path}}}}
+        return made
+
+    tables = compare([entry("r", on("/a/two.npz")), entry("s", on("/b/two.npz"), digest="other")])
+    assert [table.title.partition(":")[0] for table in tables] == ["a/two.npz", "b/two.npz"]
+    assert compare([entry("r", on("/a/two.npz"))])[0].title.startswith("two.npz:")
+
+
 def test_no_two_rows_have_one_name() -> None:
     extra = run()
     extra["Trial"]["members"] = {"OneNetwork": {}}

@@ -77,7 +77,8 @@ def compare(entries: Sequence[Entry]) -> tuple[Table, ...]:
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         groups.setdefault(_examples(entry), []).append(entry)
-    return tuple(_table(group) for group in groups.values())
+    ends = _ends({path for entry in entries for path in [settings_of(entry.run).get("data.file.path")] if path})
+    return tuple(_table(group, _data_name(group[0], ends)) for group in groups.values())
 
 
 def settings_of(run: Mapping[str, Any]) -> Settings:
@@ -96,7 +97,7 @@ def best(columns: Sequence[Sequence[Sequence[float]]]) -> frozenset[tuple[int, i
     return frozenset(found)
 
 
-def _table(entries: Sequence[Entry]) -> Table:
+def _table(entries: Sequence[Entry], data: str) -> Table:
     rows = _rows(entries)
     measured, attacks, note = _chosen(entries)
     titles = ["clean", *(attack.ball for attack in attacks)]
@@ -114,7 +115,7 @@ def _table(entries: Sequence[Entry]) -> Table:
         for i, (name, row) in enumerate(zip(_names(rows), rows, strict=True))
     ]
     bold = frozenset((i, j + 2) for i, j in best(values))
-    title = f"{_data_name(entries[0])}: accuracy in percent"
+    title = f"{data}: accuracy in percent"
     return Table(title, ("run", "seeds", *titles), tuple(cells), note, bold)
 
 
@@ -284,10 +285,10 @@ def _examples(entry: Entry) -> str:
     )
 
 
-def _data_name(entry: Entry) -> str:
+def _data_name(entry: Entry, ends: Mapping[str, str]) -> str:
     settings = settings_of(entry.run)
     named = settings.get("data.name") or settings.get("data.file.path") or settings.get("data")
-    return PurePath(str(named)).name if named else f"data {entry.data.get('digest')}"
+    return ends.get(str(named), str(named)) if named else f"data {entry.data.get('digest')}"
 
 
 def _told(values: Sequence[float]) -> str:
