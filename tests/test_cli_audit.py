@@ -9,9 +9,11 @@ import torch
 from test_cli_train import refused, widemargin
 from widemargin.cli.asked import folder_for
 from widemargin.conduct import audit as conducted
+from widemargin.data.own import Npz, OwnData
 from widemargin.measure.attacks.apgd import APGD
 from widemargin.measure.attacks.fmn import FMN
 from widemargin.measure.attacks.square import Square
+from widemargin.perturb.balls import Box
 
 OWN = """
 import torch
@@ -98,6 +100,15 @@ def files() -> set[str]:
         ("calibrate run --data three.npz", "the network must tell all 3 classes of three.npz apart, got 2"),
         ("calibrate own.py:Soft --data two.npz", "the network must return logits, got rows that look like prob"),
         ("export run --to nowhere/model.pt2", "--to must be in a folder that exists, got nowhere/model.pt2"),
+        (
+            "audit run --eps .1 --box",
+            "--box must be unit, open, data or two numbers, the lower one first, such as -1 1",
+        ),
+        ("audit run --eps .1 --box 1", "--box must be unit, open, data or two numbers, the lower one first"),
+        ("audit run --eps .1 --box 1 -1", "--box must be unit, open, data or two numbers, the lower one first"),
+        ("audit run --eps .1 --box 0 inf", "--box must be unit, open, data or two numbers, the lower one first"),
+        ("audit run --eps .1 --box unit 1", "--box must be unit, open, data or two numbers, the lower one first"),
+        ("audit own.py:Plain --eps .1 --box data --data digits", "--box data is for tables: for images give unit"),
         ("audit run --eps .1 --out two.npz", "--out must be a folder or be free for one, got two.npz"),
         ("calibrate run --out two.npz", "--out must be a folder or be free for one, got two.npz"),
         ("calibrate run --out two.npz/inside", "--out must be a folder or be free for one, got two.npz/inside"),
@@ -130,15 +141,60 @@ def test_a_damaged_part_of_an_audit_is_named(capsys: pytest.CaptureFixture[str])
     ("place", "weights", "folder"),
     [
         ("run", None, "run"),
-        ("there/own.py:Plain", None, "audits/own-Plain"),
+        ("there/own.py:Plain", None, "audits/there/own-Plain"),
+        ("other/own.py:Plain", None, "audits/other/own-Plain"),
         ("own.py:Cold", None, "audits/own-Cold"),
-        ("own.py:Wrong", Path("there/wrong.pt"), "audits/own-Wrong-wrong.pt"),
+        ("own.py:Wrong", Path("wrong.pt"), "audits/own-Wrong-wrong.pt"),
+        ("own.py:Wrong", Path("there/wrong.pt"), "audits/own-Wrong-there/wrong.pt"),
         ("m.pt2", None, "audits/m.pt2"),
+        ("./there/../a/m.pt2", None, "audits/a/m.pt2"),
+        ("/far/m.pt2", None, "audits/far/m.pt2"),
         ("m.onnx", None, "audits/m.onnx"),
     ],
 )
 def test_every_model_has_its_folder(place: str, weights: Path | None, folder: str) -> None:
     assert folder_for(None, place, "audits", weights) == Path(folder)
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+def test_features_have_one_interval_or_each_its_own(norm: str) -> None:
+    points, labels = (np.load("two.npz")[name] for name in "xy")
+    points[:, 2] = 0.25
+    np.savez("flat.npz", x=points, y=labels)
+    name = "audit.json" if norm == "linf" else f"audit-{norm}.json"
+    boxes = {}
+    for words in ("-3 3", "data"):
+        widemargin(f"audit own.py:Plain --data flat.npz --norm {norm} --eps .5 --points 6 --box {words} --out out")
+        figures = json.loads(Path("out", name).read_text())
+        boxes[words] = eval(figures["box"], {"Box": Box})
+        assert figures["robust"], "nothing lies outside"
+    assert boxes["-3 3"] == Box(-3.0, 3.0)
+    own = OwnData(Npz("flat.npz")).draw().test.points
+    assert boxes["data"].low == tuple(own.amin(0).tolist())
+    assert boxes["data"].high[:2] == tuple(own.amax(0).tolist())[:2]
+    assert np.float32(boxes["data"].high[2]) == 0.25 < boxes["data"].high[2], "what never varies stays"
+    assert "of 3 intervals, as in audit.json" in Path("out", name.replace("json", "html")).read_text()
+
+
+@pytest.mark.usefixtures("_quick")
+def test_files_of_one_name_in_two_folders_are_kept_apart() -> None:
+    for number, folder in enumerate(("a", "b")):
+        Path(folder).mkdir()
+        Path(folder, "own.py").write_text(OWN.replace("points @", "-points @" if number else "points @"))
+        widemargin(f"audit {folder}/own.py:Plain --data two.npz --eps .1 --points 4")
+    found = {str(path): json.loads(path.read_text()) for path in Path("audits").rglob("audit.json")}
+    assert set(found) == {"audits/a/own-Plain/audit.json", "audits/b/own-Plain/audit.json"}
+    first, second = found.values()
+    assert {first["model"], second["model"]} == {"a/own.py:Plain", "b/own.py:Plain"}
+    assert first["clean"] + second["clean"] == 1
+    # Nor does a folder that both share mix them up, though their weights are the same.
+    for folder in ("a", "b"):
+        widemargin(f"audit {folder}/own.py:Plain --data two.npz --eps .1 --points 4 --out both")
+        assert (
+            json.loads(Path("both/audit.json").read_text())["clean"]
+            == found[f"audits/{folder}/own-Plain/audit.json"]["clean"]
+        )
 
 
 @pytest.mark.usefixtures("_quick")

@@ -70,7 +70,10 @@ def test_compare_takes_audits(capsys: pytest.CaptureFixture[str]) -> None:
     assert "audit.json is damaged" in refused("compare runs", capsys)
 
 
-@pytest.mark.parametrize("other", [{"data": "others.npz"}, {"box": "OPEN"}, {"seed": 1}])
+MANY = f"Box(low={(0.0,) * 99}, high={(1.0,) * 99})"
+
+
+@pytest.mark.parametrize("other", [{"data": "others.npz"}, {"box": "OPEN"}, {"box": MANY}, {"seed": 1}])
 def test_audits_on_other_examples_are_not_averaged(other: dict[str, object]) -> None:
     audit("fgsm-0", 0.25)
     audit("fgsm-1", 0.75, **other)
@@ -78,6 +81,7 @@ def test_audits_on_other_examples_are_not_averaged(other: dict[str, object]) -> 
     text = Path("table.md").read_text()
     assert "PGD linf 0.1" in text
     assert "no ball in common that met the same attacks on the same examples in the same box (data digits" in text
+    assert MANY not in text, "it would fill the page"
 
 
 def test_norms_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:

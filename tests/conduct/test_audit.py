@@ -4,17 +4,21 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 from widemargin.conduct import audit as module
+from widemargin.conduct import findings
 from widemargin.conduct.audit import Subject, audit
-from widemargin.conduct.audited import Audit, Question
+from widemargin.conduct.audited import FORMAT, Audit, Question
 from widemargin.conduct.pieces import FIRST, Clock, pieces
+from widemargin.data.examples import Examples
 from widemargin.data.labelled import Labelled, Origin
 from widemargin.measure import curve, stand_in
 from widemargin.measure.attacks.apgd import APGD, TargetedAPGD
@@ -28,6 +32,7 @@ from widemargin.measure.diagnostics import probabilities as shares
 from widemargin.perturb.balls import L2, OPEN, Ball, Box, Linf
 from widemargin.report.audit_page import page
 from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
 QUESTION = Question(tuple(L2(radius, OPEN) for radius in (0.2, 0.5, 1.0)), points=24, seed=3, chunk=6)
@@ -49,7 +54,7 @@ def few_queries() -> Iterator[None]:
         patch.setattr(curve, "standard", quick)
         patch.setattr(module, "shortest_attacks", nearest)
         patch.setattr(stand_in, "UPDATES", 100)
-        patch.setattr(module, "all_findings", lambda *arguments, **more: (modes(*arguments[:2]),))
+        patch.setattr(findings, "all_findings", lambda *arguments, **more: (modes(*arguments[:2]),))
         yield
 
 
@@ -108,11 +113,13 @@ def test_what_was_interrupted_goes_on_without_repeating_or_losing_a_point(
     calls: list[list[int]] = []
     honest = module._asked
 
-    def dying(whom: Subject, question: Question, rows: torch.Tensor, certify: bool) -> dict[str, np.ndarray]:
+    def dying(
+        whom: Subject, question: Question, rows: torch.Tensor, certify: bool, *more: object
+    ) -> dict[str, np.ndarray]:
         calls.append(rows.tolist())
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return honest(whom, question, rows, certify)
+        return honest(whom, question, rows, certify, *more)
 
     monkeypatch.setattr(module, "_asked", dying)
     with pytest.raises(KeyboardInterrupt):
@@ -140,9 +147,11 @@ def test_what_was_saved_in_a_budget_is_kept_by_any_other_chunks(
     asked(tmp_path, budget=0.0)
     honest, calls = module._asked, list[list[int]]()
 
-    def counted(whom: Subject, question: Question, rows: torch.Tensor, certify: bool) -> dict[str, np.ndarray]:
+    def counted(
+        whom: Subject, question: Question, rows: torch.Tensor, certify: bool, *more: object
+    ) -> dict[str, np.ndarray]:
         calls.append(rows.tolist())
-        return honest(whom, question, rows, certify)
+        return honest(whom, question, rows, certify, *more)
 
     monkeypatch.setattr(module, "_asked", counted)
     again = audit(subject(), Question(QUESTION.balls, points=24, seed=3, chunk=20), tmp_path)
@@ -174,20 +183,65 @@ def test_a_budget_is_filled_with_as_many_points_as_it_holds(tmp_path: Path, monk
 def test_a_budget_ends_the_diagnoses_and_they_are_made_whole_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "all_findings", all_findings)
+    monkeypatch.setattr(findings, "all_findings", all_findings)
     question = Question(QUESTION.balls[:1], points=4, seed=3)
     short = audit(subject(), question, tmp_path, budget=0.0)
     assert short is not None
     names = [finding.name for finding in short.findings]
     assert names[:4] == ["inputs in box", "modes", "probabilities", "randomness"]
-    assert "large radius" not in names
-    assert any("diagnoses: the time was up" in note for note in short.notes)
+    assert short.left_out == (*findings.DIAGNOSES[4:5], *findings.DIAGNOSES[6:], "transfer"), "with one radius"
+    assert short.summary()["findings_left_out"] == list(short.left_out)
+    told = page(short)
+    assert "None of the 5 diagnoses, of 12, for which there was time gives a reason" in told.summary
+    assert told.verdicts[0].evidence.startswith("the time was up; nothing is known of: gradients, loss surface")
+    printed = StringIO()
+    told.print(Console(file=printed, width=200))
+    for text in (told.html(), printed.getvalue()):
+        assert "only 5 of 12 diagnoses were made" in text
     later = audit(subject(), question, tmp_path)
     assert later is not None
     names = [finding.name for finding in later.findings]
-    assert "large radius" in names
     assert len(set(names)) == len(names), "each has a name of its own"
-    assert later.notes == ()
+    assert set(names) == {*short.left_out, *(finding.name for finding in short.findings)}, "all that had been named"
+    assert later.left_out == later.notes == ()
+    assert "None of 12 diagnoses" in page(later).summary
+
+
+def test_a_budget_ends_a_diagnosis_that_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, whom = 0.0, subject()
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+
+    def tedious(network: Network, some: Examples, attack: object) -> float:
+        nonlocal now
+        for _ in range(100):
+            network(whom.examples.points)
+            now += 1.0
+        return 1.0
+
+    monkeypatch.setattr(findings, "robust_accuracy", tedious)
+    _, left_out = findings.diagnosed(whom, QUESTION, tmp_path, Clock(10.0, 0.0), 0.3)
+    assert now == 3.0
+    assert "rising" in left_out
+
+
+def test_every_diagnosis_has_its_name() -> None:
+    whom = subject()
+    made = all_findings(whom.network, whom.examples, Linf(0.1, OPEN), [(0.1, 1.0, 60), (0.2, 1.0, 60)])
+    assert tuple(finding.name for finding in made) == findings.DIAGNOSES
+
+
+def test_one_can_see_that_it_goes_on(whole: Audit, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    question = Question(QUESTION.balls, points=24, seed=3, chunk=12)
+    found = audit(subject(), question, tmp_path, tick=lambda done, of: told.append((done, of)))
+    assert found is not None
+    done = [points for points, _ in told]
+    assert {of for _, of in told} == {24}
+    assert done == sorted(done)
+    assert {12, 24} <= set(done)
+    assert len({points for points in done if points < 12}) > 1, "within the first chunk"
+    # By then it is known how long a point takes.
+    assert {points - 12 for points in done if 12 < points < 24} >= set(range(1, 9)), "and within the second"
 
 
 class _Share:
@@ -264,10 +318,10 @@ def test_a_transfer_that_refutes_a_certificate_is_an_error() -> None:
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
     moved = {"distance": np.array([0.05, np.inf]), "agreement": np.ones(1), "kind": np.frombuffer(b"MLP", np.uint8)}
     question = Question((Linf(0.1),))
-    module._with_stand_in({**points, "row": np.arange(2), "certified": np.array([np.nan, 0.1])}, moved, question, 0)
+    findings.with_stand_in({**points, "row": np.arange(2), "certified": np.array([np.nan, 0.1])}, moved, question, 0)
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
     with pytest.raises(ValueError, match=r"certified up to 0\.07, but a wrong place was found at 0\.05"):
-        module._with_stand_in({**points, "row": np.arange(2), "certified": np.array([0.07, 0.1])}, moved, question, 0)
+        findings.with_stand_in({**points, "row": np.arange(2), "certified": np.array([0.07, 0.1])}, moved, question, 0)
 
 
 def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +365,7 @@ def test_another_question_or_other_weights_begin_anew(tmp_path: Path) -> None:
 def test_figures_are_plain_json_with_all_it_takes_to_trust_them(whole: Audit) -> None:
     found = whole
     figures = json.loads(json.dumps(found.summary(), allow_nan=False))
-    assert figures["version"] == module.FORMAT
+    assert figures["version"] == FORMAT
     assert figures["n"] == 24
     assert [at["eps"] for at in figures["robust"]] == [0.2, 0.5, 1.0]
     assert all(at["low"] <= at["accuracy"] <= at["high"] for at in figures["robust"])
@@ -418,7 +472,7 @@ def test_a_network_that_answers_with_probabilities_is_measured_by_their_logs_and
     whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        module, "all_findings", lambda *given, **more: tuple(one(*given[:2]) for one in (modes, shares))
+        findings, "all_findings", lambda *given, **more: tuple(one(*given[:2]) for one in (modes, shares))
     )
     plain = subject()
     linear = next(one for one in plain.network.modules() if isinstance(one, nn.Linear))

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from widemargin import OPEN, Linf, Single, at_input
-from widemargin.conduct import audit
+from widemargin.conduct import audit, findings
 from widemargin.conduct.shares import patient
 from widemargin.data.labelled import Labelled, Origin
 from widemargin.measure.attacks.apgd import APGD
@@ -88,7 +88,7 @@ def audited(folder: Path, rank: int, count: int) -> None:
     torch.set_num_threads(1)
     audit.standard = lambda ball, classes, rows=0: (APGD(ball, steps=5), Square(ball, queries=10))
     audit.shortest_attacks = lambda norm, box, classes, rows=0: (FMN(norm, box, steps=10),)
-    audit.all_findings = lambda *arguments, **more: (modes(*arguments[:2]),)
+    findings.all_findings = lambda *arguments, **more: (modes(*arguments[:2]),)
     points = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     labels = Waves()(points).argmax(1)
     examples = Labelled(points, labels, ("a", "b"), Origin("memory", "digest"))

@@ -67,6 +67,32 @@ def test_names_say_what_differs_and_nothing_else() -> None:
     ]
 
 
+def test_files_of_one_name_are_told_by_their_folders() -> None:
+    def own(path: str, digest: str) -> Any:
+        made = run()
+        made["Trial"]["network"] = {"OwnNetwork": {"path": path, "name": "Net", "digest": digest}}
+        return made
+
+    def names(*made: Any) -> list[str]:
+        return [row[0] for row in compare([entry(str(i), one) for i, one in enumerate(made)])[0].rows]
+
+    first = own("/work/a/my.py", "d1")
+    assert names(first, own("/work/b/my.py", "d2")) == ["udp, path a/my.py", "udp, path b/my.py"]
+    assert names(first, own("/work/other.py", "d2")) == ["udp, path my.py", "udp, path other.py"]
+    assert names(first, own("/work/a/my.py", "d2")) == ["udp, digest d1", "udp, digest d2"]
+
+
+def test_data_of_one_name_is_told_by_its_folder() -> None:
+    def on(path: str) -> Any:
+        made = run()
+        made["Trial"]["data"] = {"OwnData": {"file": {"Npz": {"path": path}}}}
+        return made
+
+    tables = compare([entry("r", on("/a/two.npz")), entry("s", on("/b/two.npz"), digest="other")])
+    assert [table.title.partition(":")[0] for table in tables] == ["a/two.npz", "b/two.npz"]
+    assert compare([entry("r", on("/a/two.npz"))])[0].title.startswith("two.npz:")
+
+
 def test_no_two_rows_have_one_name() -> None:
     extra = run()
     extra["Trial"]["members"] = {"OneNetwork": {}}

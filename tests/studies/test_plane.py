@@ -7,7 +7,7 @@ import pytest
 import rich.console
 
 import widemargin as wm
-from widemargin.conduct import audit
+from widemargin.conduct import audit, findings
 from widemargin.conduct.audited import Question
 from widemargin.measure.attacks.apgd import APGD
 from widemargin.measure.attacks.square import Square
@@ -62,7 +62,7 @@ def test_studies_run_report_and_have_nothing_left(
     monkeypatch.setattr(digits_audit, "PLAN", wm.Plan(wm.Epochs(1), wm.Adam(2e-3), batch=256))
     monkeypatch.setattr(digits_audit, "QUESTION", Question((wm.Linf(0.1),), points=4, chunk=4))
     monkeypatch.setattr(audit, "standard", lambda ball, classes: (APGD(ball, steps=5), Square(ball, queries=5)))
-    monkeypatch.setattr(audit, "all_findings", lambda *arguments, **more: ())
+    monkeypatch.setattr(findings, "all_findings", lambda *arguments, **more: ())
     monkeypatch.setattr(app_corridor_sweep, "RADII", (0.05, 0.25, 0.45))
     monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, length=wm.Updates(5)))
     monkeypatch.setattr(fig3, "PLANS", dict.fromkeys(fig3.PLANS, replace(SHORT, length=wm.Updates(5))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
@@ -26,11 +27,20 @@ def place_of(model: str) -> str:
 
 
 def folder_for(out: Path | None, place: str, kind: str, weights: Path | None = None) -> Path:
-    """Where results go: as said, into the run's own folder, or for other models into one of their whole name."""
+    """Where results go: as said, into the run's own folder, or for other models into one that their path names.
+
+    Files in different folders may have one name, so that alone would not do.
+    """
     if out is not None or Path(place).is_dir():
         return out or Path(place)
-    name = Path(place).name.replace(".py:", "-")
-    return Path(kind) / (name if weights is None else f"{name}-{weights.name}")
+    name = _from_here(place).replace(".py:", "-")
+    return Path(kind) / (name if weights is None else f"{name}-{_from_here(weights)}")
+
+
+def _from_here(place: str | Path) -> str:
+    """A path below this folder, or else below the root: one place has one, however it is written."""
+    whole, here = Path(os.path.abspath(Path(place).expanduser())), Path.cwd()
+    return str(whole.relative_to(here if whole.is_relative_to(here) else whole.anchor))
 
 
 def foreign(data: DataSet, drawn: Parts, model: Model) -> bool:

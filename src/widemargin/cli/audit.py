@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import rich.console
+import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from safetensors import SafetensorError, safe_open
 from tyro.conf import Positional, arg
@@ -23,7 +24,7 @@ from widemargin.conduct.audited import Audit as Audited
 from widemargin.conduct.audited import Question
 from widemargin.conduct.model import load_model
 from widemargin.conduct.shares import Shares, patient
-from widemargin.data.labelled import Parts
+from widemargin.data.labelled import Labelled
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
 from widemargin.report.audit_page import page
 from widemargin.train.checkpoint import write_whole
@@ -53,9 +54,11 @@ class Audit:
     points: int = 1_000
     """How many test points, drawn at random."""
     budget: Annotated[str | None, _OPTIONAL] = None
-    """Stop after this time, as 90s, 10m or 2h, and say what was left out.  [none]"""
-    box: Annotated[Literal["unit", "open"] | None, arg(metavar="unit|open", help_behavior_hint="")] = None
-    """Values an input may take: [0, 1] or any.  [unit for images, open for tables]"""
+    """Stop after this time, as 90s, 10m or 2h, and say what was left out.  However short it is, one proof is tried, the
+    first four diagnoses are made, and 4 more points are measured whole.  [none]"""
+    box: Annotated[tuple[str, ...] | None, arg(metavar="unit|open|data|LOW HIGH", help_behavior_hint="")] = None
+    """Values an input may take: [0, 1], any, for tables each feature those from its least to its largest in the test
+    part, or all features those between two numbers, as -1 1.  [unit for images, open for tables]"""
     label: str = "label"
     """Column of the labels in a table."""
     size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
@@ -64,19 +67,20 @@ class Audit:
     """Decides which points are drawn, and all that attacks draw."""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
     """Folder for the results.  [the run's own, on other data than its own one inside; for other models audits/ and
-    the model's name]"""
+    the model's path]"""
     device: str = "cpu"
     """cpu or cuda."""
 
     def __call__(self, console: rich.console.Console) -> None:
-        budget, radii = _seconds(self.budget), _radii(self.eps)
+        budget, radii, box = _seconds(self.budget), _radii(self.eps), _box_said(self.box)
         place = place_of(self.model)
         device = device_of(self.device)
         model = load_model(place, self.weights)
         model.network.to(device)
         data = data_asked(self.data, model, self.label, self.size)
         called, drawn = with_tests(data)
-        balls = tuple(ball_named(self.norm, radius, self._box(drawn)) for radius in radii)
+        box = box or _box_of(drawn.test, each_feature=self.box is not None)
+        balls = tuple(ball_named(self.norm, radius, box) for radius in radii)
         subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
         answers(subject.network, subject.examples, called)
         usual = folder_for(self.out, place, "audits", self.weights)
@@ -89,10 +93,35 @@ class Audit:
         if found is not None:
             _tell(found, out, console)
 
-    def _box(self, drawn: Parts) -> Box:
-        if self.box is not None:
-            return UNIT if self.box == "unit" else OPEN
-        return UNIT if drawn.test.stored.ndim == 4 else OPEN
+
+def _box_said(words: tuple[str, ...] | None) -> Box | None:
+    """None if the examples decide."""
+    if words is None or words == ("data",):
+        return None
+    if words in (("unit",), ("open",)):
+        return UNIT if words == ("unit",) else OPEN
+    try:
+        low, high = map(float, words)
+    except ValueError:
+        low = high = math.nan
+    if not -math.inf < low < high < math.inf:
+        raise ValueError(
+            f"--box must be unit, open, data or two numbers, the lower one first, such as -1 1, got {' '.join(words)}"
+        )
+    return Box(low, high)
+
+
+def _box_of(examples: Labelled, each_feature: bool) -> Box:
+    """The usual one, or one in which each feature has the values from its least to its largest."""
+    image = examples.stored.ndim == 4
+    if not each_feature:
+        return UNIT if image else OPEN
+    if image:
+        raise ValueError("--box data is for tables: for images give unit, open or two numbers such as -1 1")
+    low, high = (end.flatten().double() for end in (examples.points.amin(0), examples.points.amax(0)))
+    # A box has some room; in the points' own precision a feature that never varies has none.
+    high = torch.where(low < high, high, torch.nextafter(high, torch.tensor(math.inf, dtype=high.dtype)))
+    return Box(tuple(low.tolist()), tuple(high.tolist()))
 
 
 def _question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> Question:

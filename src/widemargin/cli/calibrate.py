@@ -51,7 +51,7 @@ class Calibrate:
     seed: int = 0
     """Decides which examples are drawn."""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
-    """Folder for the results.  [the run's own; for other models calibrations/ and the model's name]"""
+    """Folder for the results.  [the run's own; for other models calibrations/ and the model's path]"""
     device: str = "cpu"
     """cpu or cuda."""
 

@@ -16,6 +16,7 @@ from widemargin.conduct.folder import RunFolder
 from widemargin.report.comparison import Attack, Entry, Measured, compare
 from widemargin.report.document import page
 from widemargin.report.tables import Table
+from widemargin.run import key_of
 from widemargin.train.checkpoint import write_whole
 
 _WRITERS: dict[str, Callable[[Sequence[Table]], str]] = {
@@ -23,6 +24,8 @@ _WRITERS: dict[str, Callable[[Sequence[Table]], str]] = {
     ".tex": lambda tables: "% \\usepackage{booktabs}\n" + "\n\n".join(table.latex() for table in tables) + "\n",
     ".html": lambda tables: page("Comparison", "".join(table.html() for table in tables)),
 }
+
+_LONGEST = 80
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ def _read_audit(path: Path) -> tuple[Measured, str]:
     """And of which examples it is."""
     try:
         content = json.loads(path.read_text())
-        on = ", ".join(f"{name} {content[name]}" for name in ("data", "box", "seed") if name in content)
+        on = ", ".join(f"{name} {_short(content[name])}" for name in ("data", "box", "seed") if name in content)
         robust = {
             Attack(str(one["norm"]), float(one["eps"]), int(one["n"]), tuple(map(str, one["attacks"])), on): float(
                 one["accuracy"]
@@ -130,3 +133,9 @@ def _read_audit(path: Path) -> tuple[Measured, str]:
         return Measured(float(content["clean"]), int(content["n"]), robust), examples
     except (KeyError, TypeError, ValueError) as problem:
         raise ValueError(f"{path} is damaged ({problem!r}): delete it and audit the run again") from None
+
+
+def _short(value: object) -> str:
+    """A box of many intervals would fill the page: what is said of it is another for every other one."""
+    said = str(value)
+    return said if len(said) <= _LONGEST else f"{said[: _LONGEST // 2]}... ({key_of(said)[:8]})"

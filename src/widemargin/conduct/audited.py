@@ -41,7 +41,10 @@ class Question:
 
     def chunks(self, rows: int) -> list[Tensor]:
         """Row numbers, in an order that the seed decides: wherever an audit ends, it has seen a fair sample."""
-        return list(self.order(rows)[: self.points].split(self.chunk))
+        return list(self.asked(rows).split(self.chunk))
+
+    def asked(self, rows: int) -> Tensor:
+        return self.order(rows)[: self.points]
 
     def order(self, rows: int) -> Tensor:
         return torch.randperm(rows, generator=torch.Generator().manual_seed(self.seed))
@@ -81,6 +84,8 @@ class Audit:
     seconds: float
     shown: Shown | None = None
     """None where points are no images."""
+    left_out: tuple[str, ...] = ()
+    """Names of the diagnoses for which there was no time."""
 
     @property
     def n(self) -> int:
@@ -166,6 +171,7 @@ class Audit:
                 {**asdict(finding), "numbers": {name: _plain(number) for name, number in finding.numbers.items()}}
                 for finding in self.findings
             ],
+            "findings_left_out": list(self.left_out),
             "notes": list(self.notes),
             "seconds": round(self.seconds, 1),
             "versions": {name: version(name) for name in ("widemargin", "torch", "numpy")},

@@ -29,11 +29,12 @@ from widemargin.uncertainty.single import Single
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """In eval mode, perturbed at its inputs.  `digest` is of the weights; `trial` is there only for runs of ours."""
+    """In eval mode, perturbed at its inputs.  `trial` is there only for runs of ours."""
 
     network: Network
     name: str
     digest: str
+    """Of the weights, and of the file if the network is the user's own."""
     trial: Trial | None = None
     notes: tuple[str, ...] = ()
 
@@ -52,7 +53,7 @@ def load_model(place: str, weights: Path | None = None, which: Literal["best", "
         if not path.is_file():
             raise ValueError(f"{place} does not exist: name a file that does")
         graph, notes = (read_pt2 if path.suffix == ".pt2" else read_onnx)(path)
-        return Model(Single(at_input(graph)).eval(), path.name, _file_digest(path), None, notes)
+        return Model(Single(at_input(graph)).eval(), place, _file_digest(path), None, notes)
     if path.is_file():
         raise ValueError(
             f"a model must be a run's folder, a .pt2 or .onnx file, or my_file.py:MyNet with --weights, got {place}"
@@ -86,7 +87,9 @@ def _own(place: str, weights: Path | None) -> Model:
     else:
         _fill(module, _read_weights(weights), weights)
         found = _file_digest(weights)
-    return Model(Single(at_input(module)).eval(), own.name, found)
+    # The same weights may answer otherwise in another class, or once the file has changed.
+    whole = hashlib.sha256(f"{own.digest} {own.name} {found}".encode()).hexdigest()[:16]
+    return Model(Single(at_input(module)).eval(), place if weights is None else f"{place} with {weights}", whole)
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -26,16 +24,16 @@ def page(audit: Audit) -> Report:
     summary = (
         f"{audit.name} on {audit.data}: {_percent(audit.clean.share)} of {audit.n:,} test points are right, and "
         f"{_percent(robust.share)} [{100 * robust.low:.1f}, {100 * robust.high:.1f}] stay right wherever AutoAttack "
-        f"moves them within {audit.norm} {largest.radius:g}{left}. {_doubts(audit.findings)}"
+        f"moves them within {audit.norm} {largest.radius:g}{left}. {_doubts(audit)}"
     )
     settings = (
         f"Attacks: {', '.join(audit.attacks)}, in turn, each on the points that stand; margins by minimum-norm attacks "
-        f"and by those; box {largest.box!r}; seed {audit.question.seed}; points drawn at random from the test part; "
+        f"and by those; box {_box(audit)}; seed {audit.question.seed}; points drawn at random from the test part; "
         f"95 % Wilson intervals; {audit.seconds:,.0f} s of work. {' '.join((*_drawn(audit), *audit.notes))}"
     )
     pictures = [_curve(audit), _margins(audit), *_examples(audit)]
     tables = (_accuracy(audit), _by_attack(audit), _distribution(audit), _by_class(audit))
-    return Report(f"Audit of {audit.name}", summary, settings, _remarks(audit.findings), tables, tuple(pictures))
+    return Report(f"Audit of {audit.name}", summary, settings, _remarks(audit), tables, tuple(pictures))
 
 
 def _unattacked(audit: Audit) -> Report:
@@ -44,7 +42,7 @@ def _unattacked(audit: Audit) -> Report:
         f"{audit.name} on {audit.data}: {_percent(audit.clean.share)} of {audit.n:,} test points are right. "
         "Nothing was attacked, so nothing is known of its robustness."
     )
-    return Report(f"Audit of {audit.name}", summary, " ".join(audit.notes), _remarks(audit.findings), (), ())
+    return Report(f"Audit of {audit.name}", summary, " ".join(audit.notes), _remarks(audit), (), ())
 
 
 def _drawn(audit: Audit) -> tuple[str, ...]:
@@ -56,24 +54,47 @@ def _drawn(audit: Audit) -> tuple[str, ...]:
     )
 
 
-def _doubts(findings: Sequence[Finding]) -> str:
-    doubts = [finding.name for finding in findings if finding.verdict != "fine"]
-    if not doubts:
-        return f"None of {len(findings)} diagnoses gives a reason to doubt these numbers."
-    return f"Before you trust these numbers, read what is said below of: {', '.join(doubts)}."
+def _doubts(audit: Audit) -> str:
+    doubts = [finding.name for finding in audit.findings if finding.verdict != "fine"]
+    if doubts:
+        return f"Before you trust these numbers, read what is said below of: {', '.join(doubts)}."
+    made, of = _diagnoses(audit)
+    some = f"{made} diagnoses" if made == of else f"the {made} diagnoses, of {of}, for which there was time"
+    return f"None of {some} gives a reason to doubt these numbers."
 
 
-def _remarks(findings: Sequence[Finding]) -> tuple[Remark, ...]:
-    worst_first = sorted(findings, key=lambda finding: list(_TONES).index(finding.verdict), reverse=True)
-    return tuple(
+def _diagnoses(audit: Audit) -> tuple[int, int]:
+    """How many were made, and of how many."""
+    return len(audit.findings), len(audit.findings) + len(audit.left_out)
+
+
+def _remarks(audit: Audit) -> tuple[Remark, ...]:
+    worst_first = sorted(audit.findings, key=lambda finding: list(_TONES).index(finding.verdict), reverse=True)
+    told = tuple(
         Remark(
             finding.name,
             finding.verdict,
             _TONES[finding.verdict],
-            finding.evidence if finding.verdict == "fine" else f"{finding.evidence} {finding.advice}",
+            _evidence(audit, finding),
         )
         for finding in worst_first
     )
+    if not audit.left_out:
+        return told
+    made, of = _diagnoses(audit)
+    evidence = f"the time was up; nothing is known of: {', '.join(audit.left_out)}"
+    return (Remark(f"only {made} of {of} diagnoses were made", "incomplete", "doubtful", evidence), *told)
+
+
+def _evidence(audit: Audit, finding: Finding) -> str:
+    told = finding.evidence if finding.verdict == "fine" else f"{finding.evidence} {finding.advice}"
+    return told.replace(repr(audit.question.balls[0].box), _box(audit))
+
+
+def _box(audit: Audit) -> str:
+    """A page has no room for an interval of every feature."""
+    box = audit.question.balls[0].box
+    return f"of {len(box.low)} intervals, as in audit.json" if isinstance(box.low, tuple) else repr(box)
 
 
 def _accuracy(audit: Audit) -> Table:

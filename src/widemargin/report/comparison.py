@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import PurePath
 from typing import Any
 
@@ -76,7 +77,8 @@ def compare(entries: Sequence[Entry]) -> tuple[Table, ...]:
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         groups.setdefault(_examples(entry), []).append(entry)
-    return tuple(_table(group) for group in groups.values())
+    ends = _ends({path for entry in entries for path in [settings_of(entry.run).get("data.file.path")] if path})
+    return tuple(_table(group, _data_name(group[0], ends)) for group in groups.values())
 
 
 def settings_of(run: Mapping[str, Any]) -> Settings:
@@ -95,7 +97,7 @@ def best(columns: Sequence[Sequence[Sequence[float]]]) -> frozenset[tuple[int, i
     return frozenset(found)
 
 
-def _table(entries: Sequence[Entry]) -> Table:
+def _table(entries: Sequence[Entry], data: str) -> Table:
     rows = _rows(entries)
     measured, attacks, note = _chosen(entries)
     titles = ["clean", *(attack.ball for attack in attacks)]
@@ -113,7 +115,7 @@ def _table(entries: Sequence[Entry]) -> Table:
         for i, (name, row) in enumerate(zip(_names(rows), rows, strict=True))
     ]
     bold = frozenset((i, j + 2) for i, j in best(values))
-    title = f"{_data_name(entries[0])}: accuracy in percent"
+    title = f"{data}: accuracy in percent"
     return Table(title, ("run", "seeds", *titles), tuple(cells), note, bold)
 
 
@@ -170,8 +172,10 @@ def _names(rows: Sequence[_Row]) -> list[str]:
     # What a method is made of comes first.
     paths.sort(key=lambda path: (not path.startswith("method."), not path.endswith("ball.radius")))
     said = [path for path in paths if _tells_apart(path, rows)]
+    ends = _ends({value for row in rows for path, value in row.settings.items() if path.endswith(".path")})
     names = [
-        ", ".join([row.method, *(_said(path, row.settings) for path in said if path in row.settings)]) for row in rows
+        ", ".join([row.method, *(_said(path, row.settings, ends) for path in said if path in row.settings)])
+        for row in rows
     ]
     return [
         name if names.count(name) == 1 else f"{name} ({row.entries[0].place})"
@@ -179,10 +183,20 @@ def _names(rows: Sequence[_Row]) -> list[str]:
     ]
 
 
+def _ends(paths: Collection[str]) -> dict[str, str]:
+    """As little of each path as tells them apart: files in different folders may have one name."""
+    for length in count(1):
+        ends = {path: str(PurePath(*PurePath(path).parts[-length:])) for path in paths}
+        if len(set(ends.values())) == len(ends):
+            return ends
+    raise AssertionError("whole paths differ")
+
+
 def _tells_apart(path: str, rows: Sequence[_Row]) -> bool:
     """Does it differ between rows that agree on the parts around it?  Where these differ already, they are said.
 
-    The radius is said wherever two differ; other settings of a method only between rows of that method.
+    So is a file's path, before its digest.  The radius is said wherever two differ; other settings of a method only
+    between rows of that method.
     """
     having = [row for row in rows if path in row.settings]
     if path.startswith("method.") and path.endswith("ball.radius"):
@@ -190,9 +204,12 @@ def _tells_apart(path: str, rows: Sequence[_Row]) -> bool:
     if path.startswith("method.") and all(row.settings[path] == _radius(row.settings) for row in having):
         # A step as long as the radius follows from it.
         return False
+    beside = f"{path.removesuffix('digest')}path"
     found: dict[Any, set[Any]] = {}
     for row in having:
-        around = tuple(value for other, value in row.settings.items() if path.startswith(f"{other}."))
+        around = tuple(
+            value for other, value in row.settings.items() if path.startswith(f"{other}.") or other == beside
+        )
         found.setdefault((row.method if path.startswith("method.") else "", around), set()).add(row.settings[path])
     return any(len(values) > 1 for values in found.values())
 
@@ -211,7 +228,7 @@ _ESTIMATORS = {
 }
 
 
-def _said(path: str, settings: Settings) -> str:
+def _said(path: str, settings: Settings, ends: Mapping[str, str]) -> str:
     value, last = settings[path], path.rpartition(".")[2]
     if path == "validation.attack":
         return f"chosen by {'clean' if value is None else 'robust'} accuracy"
@@ -230,7 +247,7 @@ def _said(path: str, settings: Settings) -> str:
         return f"{label} {value:g}"
     if any(other.startswith(f"{path}.") for other in settings) or path in {"network", "place", "members"}:
         return str(value).removesuffix("Shape")
-    return f"{label} {PurePath(value).name if last == 'path' else value}"
+    return f"{label} {ends[value] if last == 'path' else value}"
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -268,10 +285,10 @@ def _examples(entry: Entry) -> str:
     )
 
 
-def _data_name(entry: Entry) -> str:
+def _data_name(entry: Entry, ends: Mapping[str, str]) -> str:
     settings = settings_of(entry.run)
     named = settings.get("data.name") or settings.get("data.file.path") or settings.get("data")
-    return PurePath(str(named)).name if named else f"data {entry.data.get('digest')}"
+    return ends.get(str(named), str(named)) if named else f"data {entry.data.get('digest')}"
 
 
 def _told(values: Sequence[float]) -> str:

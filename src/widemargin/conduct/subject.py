@@ -1,0 +1,58 @@
+"""Whom is an audit about?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+
+from widemargin.conduct.audited import FORMAT, Question
+from widemargin.data.labelled import Labelled
+from widemargin.measure.diagnostics import probabilities
+from widemargin.measure.draws import Judged, judged
+from widemargin.run import key_of
+from widemargin.uncertainty.logs import Logs
+from widemargin.uncertainty.network import Network, in_eval_mode
+
+DIAGNOSED = 200
+"""Points for the diagnoses, which need no more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    network: Network
+    name: str
+    digest: str
+    examples: Labelled
+    data: str
+
+    @cached_property
+    def judged(self) -> Judged:
+        """Who decides whether a point is right, and what attacks climb."""
+        return judged(Logs(self.network) if self.as_logs else self.network, self.examples)
+
+    @cached_property
+    def as_logs(self) -> bool:
+        """Whether all answers are probabilities, of which no attack could climb anything."""
+        found = probabilities(self.network, self.examples.take(torch.arange(min(DIAGNOSED, len(self.examples)))))
+        return found.numbers["share"] == 1 and found.numbers["lowest"] >= 0 and found.numbers["highest"] <= 1
+
+    @cached_property
+    def classes(self) -> int:
+        inputs, _ = self.examples.batch(torch.arange(1))
+        network = self.judged.network
+        with torch.no_grad(), in_eval_mode(network):
+            return int(network(inputs).shape[-1])
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is doubtful of all figures, if answers are random or no logits."""
+        problem = self.judged.problem
+        random = (f"Answers are random, and every figure is of single ones, since {problem}.",) if problem else ()
+        return (*random, *(("Answers are probabilities: attacks climbed their logs.",) * self.as_logs))
+
+    def key(self, question: Question) -> str:
+        # How many points are asked together decides nothing.
+        same = replace(question, chunk=Question.chunk)
+        return key_of(FORMAT, self.digest, self.examples.origin.digest, len(self.examples), same)
