@@ -49,7 +49,7 @@ def pooled_convolution(conv: nn.Conv2d, images: Tensor) -> Tensor:
 
 
 def _blocks(images: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
-    """[B 4 filters H/2 W/2]: the convolution, pixel by pixel of each block."""
+    """[B 4 filters H/2 W/2]: the convolution, pixel by pixel of each block, column by column."""
     # One more weight, which is 0, for all places outside of the kernel.
     by_block = F.pad(weight.flatten(), (0, 1))[_places(*weight.shape[:2])].to(memory_format=torch.channels_last)
     blocks = F.conv2d(_in_blocks(images), by_block, bias.repeat(4), padding=padding // 2)
@@ -80,7 +80,7 @@ def _computed_places(filters: int, channels: int) -> Tensor:
     outside = filters * channels * 25
     kernel = torch.arange(outside).view(filters, channels, 5, 5)
     # Output pixel (y, x) of a block sees the kernel (y, x) further on in the 6 x 6 pixels of 3 x 3 blocks.
-    shifted = [F.pad(kernel, (x, 1 - x, y, 1 - y), value=outside) for y in (0, 1) for x in (0, 1)]
+    shifted = [F.pad(kernel, (x, 1 - x, y, 1 - y), value=outside) for x in (0, 1) for y in (0, 1)]
     by_block = [pixels.view(filters, channels, 3, 2, 3, 2).permute(0, 3, 5, 1, 2, 4) for pixels in shifted]
     return torch.stack(by_block).reshape(4 * filters, 4 * channels, 3, 3)
 
@@ -95,7 +95,7 @@ def _places_back(filters: int, channels: int, across: int) -> Tensor:
     kernel = F.pad(torch.arange(outside).view(filters, channels, 5, 5), (3, 3, 3, 3), value=outside)
     down, right = (_meeting(pixels) + 3 for pixels in (2, across))
     places = kernel[:, :, down[:, None, :, None, :, None], right[None, :, None, :, None, :]]
-    return places.permute(2, 3, 1, 6, 7, 0, 4, 5).reshape(2 * across * channels, 4 * filters, 3, 2 + across // 2)
+    return places.permute(2, 3, 1, 7, 6, 0, 4, 5).reshape(2 * across * channels, 4 * filters, 3, 2 + across // 2)
 
 
 def _meeting(pixels: int) -> Tensor:
@@ -124,11 +124,12 @@ class _PooledConvolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
         if images.shape[1] <= _FEW_CHANNELS:
-            four = _blocks(images, weight, bias, padding).unbind(1)
+            blocks = _blocks(images, weight, bias, padding)
+            left, right = blocks[:, :2], blocks[:, 2:]
         else:
-            pixels = F.conv2d(images, weight, bias, padding=padding)
-            four = tuple(pixels[..., y::2, x::2] for y in (0, 1) for x in (0, 1))
-        largest, firsts = _largest_of_four(*four)
+            rows = F.conv2d(images, weight, bias, padding=padding).unflatten(2, (-1, 2)).movedim(3, 1)
+            left, right = rows[..., ::2], rows[..., 1::2]
+        largest, *firsts = _largest_of_four(left, right)
         ctx.save_for_backward(weight, largest, *firsts)
         ctx.padding, ctx.shape = padding, images.shape
         return largest
@@ -150,10 +151,11 @@ class _LargestOfFour(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, blocks: Tensor) -> Tensor:
-        a, b, c, d = blocks.unbind(1)
+        left, right = blocks[:, :2], blocks[:, 2:]
         if not ctx.needs_input_grad[0]:
-            return a.maximum(b).maximum(c.maximum(d)).relu_()
-        largest, firsts = _largest_of_four(a, b, c, d)
+            upper, lower = left.maximum(right).unbind(1)
+            return upper.maximum(lower).relu_()
+        largest, *firsts = _largest_of_four(left, right)
         ctx.save_for_backward(largest, *firsts)
         return largest
 
@@ -163,25 +165,28 @@ class _LargestOfFour(torch.autograd.Function):
         return _to_the_largest(gradient, *ctx.saved_tensors)
 
 
-def _largest_of_four(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """At least 0; and which it was: a before b, c before d, one of these before one of those."""
-    upper, lower = a.maximum(b), c.maximum(d)
+# Of equals the first gets the gradient, as in torch's pooling: a row's left pixel, the upper row.
+
+
+def _largest_of_four(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of 2 x 2 pixels [B 2 C H W], at least 0; whether it is on the left in each row; whether it is in the upper row."""
+    rows = left.maximum(right)
+    upper, lower = rows.unbind(1)
     # As numbers, not as truths, which would have to be converted before each product.
-    firsts = [torch.ge(*pair, out=torch.empty_like(upper)) for pair in ((a, b), (c, d), (upper, lower))]
-    return torch.maximum(upper, lower, out=upper).relu_(), firsts
+    on_left = torch.ge(left, right, out=torch.empty_like(rows))
+    above = torch.ge(upper, lower, out=torch.empty_like(upper))
+    return upper.maximum(lower).relu_(), on_left, above
 
 
-def _to_the_largest(gradient: Tensor, largest: Tensor, left_above: Tensor, left_below: Tensor, above: Tensor) -> Tensor:
-    """[B C H W] -> [B 4 C H W].  Of equals the first gets the gradient, as in torch's pooling."""
+def _to_the_largest(gradient: Tensor, largest: Tensor, on_left: Tensor, above: Tensor) -> Tensor:
+    """[B C H W] -> [B 4 C H W]"""
     count, filters, height, width = gradient.shape
     # Channels last, as the convolution before it wants them.
     blocks = gradient.new_empty(count, height, width, 4, filters).permute(0, 3, 4, 1, 2)
-    a, b, c, d = blocks.unbind(1)
     gradient = torch.ops.aten.threshold_backward(gradient, largest, 0)
     upper = gradient * above
-    lower = gradient.sub_(upper)
-    torch.mul(upper, left_above, out=a)
-    torch.sub(upper, a, out=b)
-    torch.mul(lower, left_below, out=c)
-    torch.sub(lower, c, out=d)
+    rows = torch.stack([upper, gradient.sub_(upper)], 1)
+    left, right = blocks[:, :2], blocks[:, 2:]
+    torch.mul(rows, on_left, out=left)
+    torch.sub(rows, left, out=right)
     return blocks
