@@ -1,4 +1,5 @@
 import copy
+import inspect
 import math
 
 import numpy as np
@@ -178,3 +179,10 @@ def test_what_cannot_be_measured_is_refused() -> None:
         distances(network, cloud, L2, UNIT, ())
     with pytest.raises(ValueError, match=r"^points must lie in the box \[0, 1\]"):
         distances(network, Cloud(cloud.points + 1, cloud.labels), L2)
+
+
+def test_a_module_that_is_no_network_is_refused() -> None:
+    # Without the types that are checked in tests alone.
+    unchecked = inspect.unwrap(distances)
+    with pytest.raises(ValueError, match=r"^the network must be a Network, got MLP: use Single\(at_input\(network\)\)"):
+        unchecked(MLP(4, 3), small(4)[1], L2)

@@ -22,7 +22,7 @@ from widemargin.measure.attacks.rows import ENOUGH_ROWS, wrong
 from widemargin.measure.autoattack import under_attack
 from widemargin.perturb.balls import L2, UNIT, Box
 from widemargin.shapes import Labels, PerSample, Points
-from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.network import Network, check_is_network
 
 Tick = Callable[[int], None]
 """Told after every batch how many points are done."""
@@ -138,7 +138,9 @@ def distances(
     return Distances(distance, places, by, norm, box, made, seed)
 
 
-def check_alone(network: Network) -> None:
+def check_alone(network: object) -> None:
+    check_is_network(network)
+    assert isinstance(network, Network)
     if network.abreast != 1:
         raise ValueError(f"robustness is that of one network, got {network.abreast} abreast: split them first")
 
