@@ -11,6 +11,7 @@ from digits import conv_net
 from linear_oracle import KINDS, NORMS, Kind, known_distances
 from widemargin import L1, L2, MLP, OPEN, UNIT, Cloud, Ensemble, FromSklearn, Linf, Network, Rng, Single, at_input
 from widemargin.measure.accuracy import right
+from widemargin.measure.attacks.bisected import BisectedAPGD
 from widemargin.measure.attacks.ddn import DDN
 from widemargin.measure.attacks.fab import ShortestFAB
 from widemargin.measure.attacks.fmn import FMN
@@ -61,7 +62,7 @@ def test_in_the_plane_it_is_the_margin_that_the_grid_sees() -> None:
     assert ratio.mean() < 1.02
 
 
-FEW = (DDN(UNIT, 8), FMN(L2, UNIT, 8))
+FEW = (DDN(UNIT, 8), FMN(L2, UNIT, 8), BisectedAPGD(L2, UNIT, 5, 3))
 
 
 def small(rows: int = 16) -> tuple[Network, Cloud]:
@@ -111,6 +112,9 @@ def test_the_default_attacks_find_more_than_the_best_of_them() -> None:
     assert len(found.attacks) == 4
     assert found.unbroken == 0
     assert min(found.found_by.values()) > 0
+    without = distances(Single(at_input(network)), Cloud(inputs, labels), L1, attacks=found.attacks[:-1])
+    assert bool((found.distance <= without.distance).all())
+    assert bool((found.distance < 0.99 * without.distance).any())
 
 
 def test_two_classes_have_one_target() -> None:
