@@ -414,3 +414,29 @@ def test_what_cannot_be_certified_is_said() -> None:
     refuse(hooked, "has hooks")
     with pytest.raises(ValueError, match="lie in the box"):
         certified(MLP(3, 4, 2), Cloud(2 + cloud.points, cloud.labels), Linf(0.1))
+
+
+def test_bounds_are_the_same_however_a_network_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    # So little that only a part of the features is refined: how many must follow from the network alone.
+    monkeypatch.setattr(bounds, "WORK_PER_LAYER", 5000)
+    with Rng.seeded(0).as_global():
+        first, norm, second, last = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3), nn.Linear(64, 3)
+        norm.running_var.uniform_(0.5, 2.0)
+        norm.running_mean.normal_()
+        points = torch.rand(4, 1, 8, 8)
+    folded = nn.utils.fusion.fuse_conv_bn_eval(first.eval(), norm.eval())
+    written = nn.Sequential(first, norm, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), last).eval()
+    with torch.no_grad():
+        cloud = Cloud(points, written(points).argmax(1))
+    wanted = certified_radius(written, cloud, Linf(0.5))
+    assert bool((wanted > 0).all())
+    monkeypatch.setattr(bounds, "WORK_PER_LAYER", 2**25)
+    assert bool((certified_radius(written, cloud, Linf(0.5)) > 1.02 * wanted).any())
+    monkeypatch.setattr(bounds, "WORK_PER_LAYER", 5000)
+    others = (
+        Single(at_input(written)),
+        nn.Sequential(first, nn.Dropout(), norm, nn.ReLU(), nn.Identity(), second, nn.ReLU(), nn.Flatten(), last),
+        nn.Sequential(folded, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), nn.Dropout(), last),
+    )
+    for other in others:
+        torch.testing.assert_close(certified_radius(other.eval(), cloud, Linf(0.5)), wanted, rtol=1e-3, atol=0)

@@ -1,4 +1,5 @@
 import copy
+import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -293,6 +294,9 @@ def test_what_does_not_fit_is_refused() -> None:
     progress = robustness(network, cloud, BALLS, attacks).points
     with pytest.raises(ValueError, match=r"^the progress is that of other examples or balls"):
         robustness(network, cloud, BALLS[:1], attacks, progress=progress)
+    # Without the types that are checked in tests alone.
+    with pytest.raises(ValueError, match=r"^the network must be a Network, got Linear: use Single"):
+        inspect.unwrap(robustness)(nn.Linear(2, 2), cloud, BALLS)
     with pytest.raises(ValueError, match=r"^there must be at least one attack in Linf"):
         robustness(network, cloud, BALLS, lambda ball: [])
     with pytest.raises(ValueError, match=r"^halvings must be a whole number of at least 1, got 0"):

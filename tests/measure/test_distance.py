@@ -1,4 +1,5 @@
 import copy
+import inspect
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ from digits import conv_net
 from linear_oracle import KINDS, NORMS, Kind, known_distances
 from widemargin import L1, L2, MLP, OPEN, UNIT, Cloud, Ensemble, FromSklearn, Linf, Network, Rng, Single, at_input
 from widemargin.measure.accuracy import right
+from widemargin.measure.attacks.bisected import BisectedAPGD
 from widemargin.measure.attacks.ddn import DDN
 from widemargin.measure.attacks.fab import ShortestFAB
 from widemargin.measure.attacks.fmn import FMN
@@ -60,7 +62,7 @@ def test_in_the_plane_it_is_the_margin_that_the_grid_sees() -> None:
     assert ratio.mean() < 1.02
 
 
-FEW = (DDN(UNIT, 8), FMN(L2, UNIT, 8))
+FEW = (DDN(UNIT, 8), FMN(L2, UNIT, 8), BisectedAPGD(L2, UNIT, 5, 3))
 
 
 def small(rows: int = 16) -> tuple[Network, Cloud]:
@@ -107,14 +109,20 @@ def test_every_place_is_as_far_as_it_says_in_the_box_and_wrong(norm: Norm) -> No
 def test_the_default_attacks_find_more_than_the_best_of_them() -> None:
     network, inputs, labels = conv_net(40)
     found = distances(Single(at_input(network)), Cloud(inputs, labels), L1)
-    assert len(found.attacks) == 3
+    assert len(found.attacks) == 4
     assert found.unbroken == 0
     assert min(found.found_by.values()) > 0
+    without = distances(Single(at_input(network)), Cloud(inputs, labels), L1, attacks=found.attacks[:-1])
+    assert bool((found.distance <= without.distance).all())
+    assert bool((found.distance < 0.99 * without.distance).any())
 
 
 def test_two_classes_have_one_target() -> None:
-    assert [attack.name for attack in shortest_attacks(L2, OPEN, 2)] == ["FMN-T", "DDN", "shortest fab-t (1 targets)"]
-    assert [attack.name for attack in shortest_attacks(L1, UNIT, 9)] == ["FMN-T", "FMN", "shortest fab-t (3 targets)"]
+    for norm, classes, names in (
+        (L2, 2, ["FMN-T", "DDN", "shortest fab-t (1 targets)", "bisected APGD"]),
+        (L1, 9, ["FMN-T", "FMN", "shortest fab-t (3 targets)", "bisected APGD"]),
+    ):
+        assert [attack.name for attack in shortest_attacks(norm, UNIT, classes)] == names
 
 
 def test_the_network_stays_as_it_is() -> None:
@@ -175,3 +183,10 @@ def test_what_cannot_be_measured_is_refused() -> None:
         distances(network, cloud, L2, UNIT, ())
     with pytest.raises(ValueError, match=r"^points must lie in the box \[0, 1\]"):
         distances(network, Cloud(cloud.points + 1, cloud.labels), L2)
+
+
+def test_a_module_that_is_no_network_is_refused() -> None:
+    # Without the types that are checked in tests alone.
+    unchecked = inspect.unwrap(distances)
+    with pytest.raises(ValueError, match=r"^the network must be a Network, got MLP: use Single\(at_input\(network\)\)"):
+        unchecked(MLP(4, 3), small(4)[1], L2)

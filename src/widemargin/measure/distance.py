@@ -12,6 +12,7 @@ from torch import Tensor
 from widemargin.data.examples import Examples, row_numbers
 from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, slices
 from widemargin.measure.attacks.attack import Classifier, Noise, ShortestAttack
+from widemargin.measure.attacks.bisected import BisectedAPGD
 from widemargin.measure.attacks.ddn import DDN
 from widemargin.measure.attacks.fab import ShortestFAB
 from widemargin.measure.attacks.fmn import FMN
@@ -21,7 +22,7 @@ from widemargin.measure.attacks.rows import ENOUGH_ROWS, wrong
 from widemargin.measure.autoattack import under_attack
 from widemargin.perturb.balls import L2, UNIT, Box
 from widemargin.shapes import Labels, PerSample, Points
-from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.network import Network, check_is_network
 
 Tick = Callable[[int], None]
 """Told after every batch how many points are done."""
@@ -95,15 +96,16 @@ class Distances:
 
 
 def shortest_attacks(norm: Norm, box: Box, classes: int, rows_at_once: int = ENOUGH_ROWS) -> tuple[ShortestAttack, ...]:
-    """Three, because each fails on some networks: the least of them all is the margin.
+    """Four, because each fails on some networks: the least of them all is the margin.
 
-    The best comes first: what the others find is followed to the boundary only where it may be nearer.
+    The best comes first: what the others find is followed to the boundary only where it may be nearer.  APGD comes
+    last, in balls inside of what the others found.
     `rows_at_once` bounds the memory: see `ShortestFAB`.
     """
     targets = min(3, classes - 1)
     untargeted = DDN(box) if norm is L2 else FMN(norm, box, steps=50)
     fab = ShortestFAB(norm(1.0, box), targets, steps=20, rows_at_once=min(rows_at_once, ENOUGH_ROWS))
-    return (FMN(norm, box, targets=targets), untargeted, fab)
+    return (FMN(norm, box, targets=targets), untargeted, fab, BisectedAPGD(norm, box))
 
 
 def distances(
@@ -136,7 +138,9 @@ def distances(
     return Distances(distance, places, by, norm, box, made, seed)
 
 
-def check_alone(network: Network) -> None:
+def check_alone(network: object) -> None:
+    check_is_network(network)
+    assert isinstance(network, Network)
     if network.abreast != 1:
         raise ValueError(f"robustness is that of one network, got {network.abreast} abreast: split them first")
 
@@ -170,7 +174,11 @@ def _nearest(
     first = by[left]
     noise = Noise(seed, numbers.to(inputs.device)[left])
     for i, attack in enumerate(attacks):
-        reached = attack(classify, seen.inputs, labels[left], noise)
+        if isinstance(attack, BisectedAPGD):
+            # It need not begin from nothing.
+            reached = attack.nearer_than(seen, classify, labels[left], noise)
+        else:
+            reached = attack(classify, seen.inputs, labels[left], noise)
         near = ball.norm(reached - seen.inputs)
         # Along the boundary a way becomes a few per cent shorter: one that is much too long is not worth the work.
         worth = ((near > 0) & (near < _WORTH_POLISHING * seen.distance)).nonzero()[:, 0]

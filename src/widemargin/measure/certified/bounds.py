@@ -236,19 +236,24 @@ class Program:
     def _upstream(self) -> dict[int, tuple[int, int, int]]:
         """How many coefficients a linear bound of a value has on its way to the input: in all, and at most at once.
 
+        In all without those of layers that work feature by feature, which exporters fold into those before them.
         And the side of tiles whose bounds are computed together: 0 where they would see most of the input anyway.
         """
         return {number: self._way_back(number) for number in self._bent}
 
     def _way_back(self, number: int) -> tuple[int, int, int]:
-        whole = [math.prod(self._shape(reached)) for reached, _ in self._seen(number, ())]
+        whole = [math.prod(self._shape(reached)) for reached, _ in self._worked(number, ())]
         axes = self._shape(number)[1:]
         # In the middle, where edges cut nothing off.
         middle = tuple(range(size)[max(0, (size - _TILE) // 2) :][:_TILE] for size in axes)
-        tiled = [math.prod(_extent(self._shape(reached), window)) for reached, window in self._seen(number, middle)]
+        tiled = [math.prod(_extent(self._shape(reached), window)) for reached, window in self._worked(number, middle)]
         if not axes or sum(tiled) > sum(whole) / 2:
             return sum(whole), max(whole), 0
         return sum(tiled), max(tiled), _TILE
+
+    def _worked(self, number: int, window: Window) -> list[tuple[int, Window]]:
+        folded = {number for number, step in enumerate(self.steps, start=1) if isinstance(step.layer, Reshape | Scale)}
+        return [(reached, of_it) for reached, of_it in self._seen(number, window) if reached not in folded]
 
     def _seen(self, number: int, window: Window) -> list[tuple[int, Window]]:
         """The values on the way from a window of one to the input, and the window of each."""

@@ -158,7 +158,10 @@ class _Reading(fx.Interpreter):
                 self._note(Reshape(tuple(value.shape[1:])), (self.number[answer],), value)
         elif sources and not _is_shape(n):
             layer, taken = self._layer(n, value)
-            self.number[n] = self._note(layer, tuple(self.number[node] for node in taken), value)
+            # What changes nothing is no step, so that a network has the same bounds however it is wrapped or exported.
+            same = isinstance(layer, Reshape) and value.shape == self.env[taken[0]].shape
+            numbers = tuple(self.number[node] for node in taken)
+            self.number[n] = numbers[0] if same else self._note(layer, numbers, value)
             if _in_place(n, self.submodules):
                 self.number[taken[0]] = self.number[n]
         return value
