@@ -104,6 +104,17 @@ def test_projection_of_many_samples_of_any_shape_is_that_of_each_alone(norm: typ
         torch.testing.assert_close(together[row].flatten(), alone[0], rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("norm", [Linf, L2, L1])
+@pytest.mark.parametrize("box", [UNIT, OPEN, Box((0.0,) * 9, (1.0,) * 4 + (3.0,) * 5)], ids=["unit", "open", "own"])
+def test_projection_takes_radii_of_the_samples_own(norm: type, box: Box) -> None:
+    rng = torch.Generator().manual_seed(0)
+    center, delta = torch.rand(30, 9, generator=rng).double(), torch.randn(30, 9, generator=rng).double()
+    radii = torch.tensor([0.0, 0.1, 0.7, 2.0, 50.0]).double().repeat(6)
+    together = norm(1.0, box).project(delta, center, radii)
+    alone = [norm(float(r), box).project(delta[i : i + 1], center[i : i + 1])[0] for i, r in enumerate(radii)]
+    torch.testing.assert_close(together, torch.stack(alone), rtol=0, atol=1e-12)
+
+
 def test_l2_projection_keeps_its_precision_beside_a_feature_far_outside_the_box() -> None:
     """Squares of very different size must be summed from the small end."""
     ball, center = L2(0.15, Box((-0.1, -9.0), (0.1, 9.0))), torch.zeros(1, 2)

@@ -169,7 +169,7 @@ class _LargestOfFour(torch.autograd.Function):
 
 
 def _largest_of_four(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of 2 x 2 pixels [B 2 C H W], at least 0; whether it is on the left in each row; whether it is in the upper row."""
+    """Of 2 x 2 pixels [B 2 C H W], at least 0; whether it is on the left, in each row; whether the upper row has it."""
     rows = left.maximum(right)
     upper, lower = rows.unbind(1)
     # As numbers, not as truths, which would have to be converted before each product.

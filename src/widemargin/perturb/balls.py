@@ -110,8 +110,8 @@ class Ball(Protocol):
         """The step of length 1 that climbs most; 0 where the gradient is 0."""
         ...
 
-    def project(self, delta: Encoded, center: Encoded) -> Encoded:
-        """The nearest point (in the Euclidean sense) of the ball within the box."""
+    def project(self, delta: Encoded, center: Encoded, radii: PerSample | None = None) -> Encoded:
+        """The nearest point (in the Euclidean sense) of the ball within the box; of balls with radii of their own."""
         ...
 
     def sample(self, center: Encoded, rng: Rng) -> Encoded:
@@ -136,8 +136,9 @@ class Linf:
     def steepest(self, gradient: Encoded) -> Encoded:
         return gradient.sign()
 
-    def project(self, delta: Encoded, center: Encoded) -> Encoded:
-        return self.box.clamp(delta.clamp(-self.radius, self.radius), center)
+    def project(self, delta: Encoded, center: Encoded, radii: PerSample | None = None) -> Encoded:
+        radius = self.radius if radii is None else _per_row(radii, delta)
+        return self.box.clamp(delta.clamp(-radius, radius), center)  # type: ignore[arg-type]
 
     def sample(self, center: Encoded, rng: Rng) -> Encoded:
         return self.box.clamp((2 * rng.uniform(center) - 1) * self.radius, center)
@@ -162,12 +163,14 @@ class L2:
         scaled = gradient / _per_row(gradient.flatten(1).abs().amax(1), gradient).clamp_min(_tiny(gradient))
         return scaled / _per_row(self.norm(scaled), gradient).clamp_min(_tiny(gradient))
 
-    def project(self, delta: Encoded, center: Encoded) -> Encoded:
+    def project(self, delta: Encoded, center: Encoded, radii: PerSample | None = None) -> Encoded:
+        radius = self.radius if radii is None else radii
         if self.box.is_open:
-            return delta * (self.radius / _per_row(self.norm(delta), delta).clamp_min(_tiny(delta))).clamp_max(1.0)
+            longest = self.norm(delta).clamp_min(_tiny(delta)).reciprocal() * radius
+            return delta * _per_row(longest.clamp_max(1.0), delta)
         down, up = self.box.room(center)
         clamped = delta.clamp(down, up)
-        shrink = _shrink_into_l2(delta.flatten(1), clamped.flatten(1), self.radius)
+        shrink = _shrink_into_l2(delta.flatten(1), clamped.flatten(1), radius)
         return clamped if shrink is None else (delta * _per_row(shrink, delta)).clamp_(down, up)
 
     def sample(self, center: Encoded, rng: Rng) -> Encoded:
@@ -195,10 +198,10 @@ class L1:
         largest = flat.abs().argmax(1, keepdim=True)
         return torch.zeros_like(flat).scatter(1, largest, flat.gather(1, largest).sign()).view_as(gradient)
 
-    def project(self, delta: Encoded, center: Encoded) -> Encoded:
+    def project(self, delta: Encoded, center: Encoded, radii: PerSample | None = None) -> Encoded:
         size = delta.flatten(1).abs()
         room = self.box.room_ahead(delta, center)
-        less = _soften_into_l1(size, room, self.radius)
+        less = _soften_into_l1(size, room, self.radius if radii is None else radii[:, None])
         return ((size - less).clamp_min(0).minimum(room)).view_as(delta) * delta.sign()
 
     def sample(self, center: Encoded, rng: Rng) -> Encoded:
@@ -234,7 +237,7 @@ def _tiny(like: Tensor) -> float:
     return torch.finfo(like.dtype).tiny
 
 
-def _shrink_into_l2(delta: Tensor, clamped: Tensor, radius: float) -> PerSample | None:
+def _shrink_into_l2(delta: Tensor, clamped: Tensor, radius: float | PerSample) -> PerSample | None:
     """The largest s in [0, 1] for which s delta has norm `radius` or less in the box, or None where all are 1.
 
     Of s squared, each square grows until it is as large as the box lets it be, which is known from where s is 1.
@@ -243,11 +246,11 @@ def _shrink_into_l2(delta: Tensor, clamped: Tensor, radius: float) -> PerSample 
     inside = most.sum(1) <= radius**2
     if bool(inside.all()):
         return None
-    grown = time_to_fill(squares, most, torch.full_like(delta[:, 0], radius**2)).squeeze(1)
+    grown = time_to_fill(squares, most, torch.zeros_like(delta[:, 0]) + radius**2).squeeze(1)
     return torch.where(inside, 1.0, grown.sqrt().clamp_max(1.0))
 
 
-def _soften_into_l1(size: Tensor, room: Tensor, radius: float) -> Tensor:
+def _soften_into_l1(size: Tensor, room: Tensor, radius: float | Tensor) -> Tensor:
     """[B, 1]: the smallest t >= 0 with sum of min(max(size - t, 0), room) <= radius.
 
     Going down in t, a feature starts to grow at t = size and stops at t = size - room: the sum is linear in between.

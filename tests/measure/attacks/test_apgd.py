@@ -5,7 +5,7 @@ import torch
 
 from linear_oracle import distances_to, inner_points, linear
 from widemargin import L1, L2, OPEN, Linf
-from widemargin.measure.attacks.apgd import APGD, TargetedAPGD, _checks, _Climb
+from widemargin.measure.attacks.apgd import APGD, Climb, TargetedAPGD, _checks
 from widemargin.measure.attacks.attack import Noise
 from widemargin.measure.attacks.losses import DLR, CrossEntropy, Margin, targeted_dlr
 from widemargin.measure.attacks.rows import wrong
@@ -54,7 +54,7 @@ def test_errors_are_a_sentence() -> None:
 
 
 def test_checkpoints_as_published() -> None:
-    climb = _Climb(lambda points: points, targeted_dlr, Linf(0.1), 100)
+    climb = Climb(lambda points: points, targeted_dlr, Linf(0.1), 100)
     assert list(_checks(climb)) == [22, 41, 57, 70, 80, 87, 93, 99]
 
 

@@ -9,7 +9,7 @@ from digits import conv_net
 from linear_oracle import KINDS, NORMS, Kind, known_distances
 from widemargin import L1, L2, OPEN, UNIT, Box
 from widemargin.measure.attacks.attack import Noise
-from widemargin.measure.attacks.bisected import BisectedAPGD, _projected
+from widemargin.measure.attacks.bisected import BisectedAPGD
 from widemargin.measure.attacks.fmn import FMN
 from widemargin.measure.attacks.nearer import Nearest, Norm
 
@@ -53,19 +53,6 @@ def test_a_point_does_not_depend_on_its_batch(norm: Norm) -> None:
     for some in (slice(0, 1), slice(5, 9)):
         alone = BisectedAPGD(norm)(network, points[some], labels[some], Noise(3, numbers[some]))
         torch.testing.assert_close(alone, together[some], rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
-@pytest.mark.parametrize("box", [UNIT, OPEN, Box((0.0,) * 9, (1.0,) * 4 + (3.0,) * 5)], ids=["unit", "open", "own"])
-def test_balls_of_each_rows_own_are_those_of_one_radius(norm: Norm, box: Box) -> None:
-    rng = torch.Generator().manual_seed(0)
-    inputs = torch.rand(50, 9, generator=rng, dtype=torch.float64)
-    delta = torch.randn(50, 9, generator=rng, dtype=torch.float64)
-    for radius in (0.1, 0.7, 5.0):
-        down, up = (side.expand_as(inputs) / radius for side in box.room(inputs))
-        ours = radius * _projected(norm, delta / radius, down, up)
-        torch.testing.assert_close(ours, norm(radius, box).project(delta, inputs), rtol=0, atol=1e-5)
-        assert float(norm(0.0).norm(ours).max()) <= radius * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("box", [UNIT, OPEN], ids=repr)

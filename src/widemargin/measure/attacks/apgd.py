@@ -53,7 +53,7 @@ class APGD:
 
     def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
         starts = [(labels, noise.of(f"apgd {restart}")) for restart in range(self.restarts)]
-        climb = _Climb(classify, lambda logits, labels, targets: self.loss(logits, labels), self.ball, self.steps)
+        climb = Climb(classify, lambda logits, labels, targets: self.loss(logits, labels), self.ball, self.steps)
         return _broken_in_turn(climb, inputs, labels, starts, rows_at_once=1)
 
 
@@ -78,7 +78,7 @@ class TargetedAPGD:
         with torch.no_grad():
             targets = likeliest_others(classify(inputs), labels, self.targets)
         starts = [(of_turn, noise.of(f"apgd-t {turn}")) for turn, of_turn in enumerate(targets.unbind(1))]
-        climb = _Climb(classify, targeted_dlr, self.ball, self.steps)
+        climb = Climb(classify, targeted_dlr, self.ball, self.steps)
         return _broken_in_turn(climb, inputs, labels, starts, self.rows_at_once)
 
 
@@ -94,8 +94,8 @@ def check_counts(attack: object, **counts: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Climb:
-    """What the climbs of an attack have in common."""
+class Climb:
+    """What the climbs of an attack have in common.  Of the ball norm and box count: its radius is each start's own."""
 
     classify: Classifier
     loss: Climbed
@@ -127,12 +127,13 @@ class _State:
     halved: Tensor
     still: Tensor
     """The last step led nowhere."""
+    radius: Tensor
     moved: Tensor
     """l1: how many features the best point had moved at the last check."""
 
 
 def _broken_in_turn(
-    climb: _Climb, inputs: Points, labels: Labels, starts: Sequence[tuple[Labels, Noise]], rows_at_once: int
+    climb: Climb, inputs: Points, labels: Labels, starts: Sequence[tuple[Labels, Noise]], rows_at_once: int
 ) -> Points:
     """One climb after the other, each of the points that stand until then; where these are few, several side by side.
 
@@ -149,7 +150,8 @@ def _broken_in_turn(
         delta = torch.cat([_start(phases[0].ball, noise.at(left), inputs[left]) for _, noise in own])
         targets, rows = torch.cat([of_start[left] for of_start, _ in own]), left.repeat(count)
         for phase in phases:
-            delta, broken = _climbed(phase, delta, inputs[rows], labels[rows], targets)
+            radius = torch.full_like(rows, phase.ball.radius, dtype=inputs.dtype)
+            delta, broken = climbed(phase, Start(delta, radius), inputs[rows], labels[rows], targets)
         delta, broken = delta.unflatten(0, (count, -1)), broken.unflatten(0, (count, -1))
         some = broken.any(0).nonzero()[:, 0]
         first = broken[:, some].to(torch.uint8).argmax(0)
@@ -159,7 +161,7 @@ def _broken_in_turn(
     return found
 
 
-def _phases(climb: _Climb) -> list[_Climb]:
+def _phases(climb: Climb) -> list[Climb]:
     """In an l1 ball from three times the radius down to it: what is found on the way is outside the ball."""
     if not isinstance(climb.ball, L1):
         return [climb]
@@ -180,7 +182,16 @@ def _start(ball: Ball, noise: Noise, inputs: Points) -> Encoded:
     return drawn if isinstance(ball, L1) else ball.steepest(drawn) * ball.radius
 
 
-def _climbed(climb: _Climb, start: Encoded, inputs: Points, labels: Labels, targets: Labels) -> tuple[Encoded, Tensor]:
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where each climb begins (still to be cut by ball and box), in what ball, with which share of the first step."""
+
+    delta: Encoded
+    radius: PerSample
+    share_of_step: PerSample | float = 1.0
+
+
+def climbed(climb: Climb, start: Start, inputs: Points, labels: Labels, targets: Labels) -> tuple[Encoded, Tensor]:
     """Where each point was found wrong, or else where its loss was highest; and whether it was found wrong."""
     now = _begun(climb.ball, start, inputs, labels, targets)
     found, broken = now.delta.clone(), torch.zeros_like(labels, dtype=torch.bool)
@@ -215,8 +226,8 @@ def _climbed(climb: _Climb, start: Encoded, inputs: Points, labels: Labels, targ
     return found, broken
 
 
-def _begun(ball: Ball, start: Encoded, inputs: Points, labels: Labels, targets: Labels) -> _State:
-    delta = ball.project(start, inputs)
+def _begun(ball: Ball, start: Start, inputs: Points, labels: Labels, targets: Labels) -> _State:
+    delta = ball.project(start.delta, inputs, start.radius)
     nothing, never = torch.zeros_like(delta), torch.full_like(labels, -torch.inf, dtype=delta.dtype)
     no = torch.zeros_like(labels, dtype=torch.bool)
     return _State(
@@ -231,12 +242,13 @@ def _begun(ball: Ball, start: Encoded, inputs: Points, labels: Labels, targets: 
         best=delta.clone(),
         best_gradient=nothing.clone(),
         best_loss=never.clone(),
-        step=torch.full_like(never, ball.radius if isinstance(ball, L1) else 2 * ball.radius),
+        step=(1 if isinstance(ball, L1) else 2) * start.radius * start.share_of_step,
         rises=torch.zeros_like(labels),
         best_at_check=never.clone(),
         # No step was too long yet, so the first check asks for rises alone.
         halved=~no,
         still=no,
+        radius=start.radius,
         moved=_features_moved(delta),
     )
 
@@ -244,20 +256,21 @@ def _begun(ball: Ball, start: Encoded, inputs: Points, labels: Labels, targets: 
 def _moved(ball: Ball, now: _State, new_share: float) -> Encoded:
     step = per_row(now.step, now.delta)
     if isinstance(ball, L1):
-        return ball.project(now.delta + step * _sparse_direction(now), now.inputs)
-    ahead = _within(ball, now.delta + step * ball.steepest(now.gradient), now.inputs)
+        return ball.project(now.delta + step * _sparse_direction(now), now.inputs, now.radius)
+    ahead = _within(ball, now.delta + step * ball.steepest(now.gradient), now)
     if new_share == 1.0:
         return ahead
     mixed = now.delta.lerp(ahead, new_share).add_(now.delta - now.before, alpha=1 - new_share)
-    return _within(ball, mixed, now.inputs)
+    return _within(ball, mixed, now)
 
 
-def _within(ball: Ball, delta: Encoded, inputs: Points) -> Encoded:
+def _within(ball: Ball, delta: Encoded, now: _State) -> Encoded:
     """Into the box, then straight towards the input into the ball.
 
     In l2 that is not the nearest place, which takes longer to find and is no better to climb from.
     """
-    return replace(ball, box=OPEN).project(ball.box.clamp(delta, inputs), inputs)  # type: ignore[type-var]
+    clamped, whole = ball.box.clamp(delta, now.inputs), replace(ball, box=OPEN)  # type: ignore[type-var]
+    return whole.project(clamped, now.inputs, now.radius)
 
 
 def _sparse_direction(now: _State) -> Encoded:
@@ -275,7 +288,7 @@ def _remember_best(now: _State) -> None:
     now.best_loss[higher] = now.loss[higher]
 
 
-def _checks(climb: _Climb) -> dict[int, int]:
+def _checks(climb: Climb) -> dict[int, int]:
     """After which steps the step size is looked at, and how many steps after the last time."""
     if isinstance(climb.ball, L1):
         every = max(int(_SPARSE_CHECK * climb.steps), 1)
@@ -293,8 +306,8 @@ def _adapt(ball: Ball, now: _State, period: int) -> None:
     if isinstance(ball, L1):
         moved = _features_moved(now.best)
         back = moved < _AS_DENSE * now.moved
-        shorter = (now.step / _SHORTER).clamp_min(_SHORTEST * ball.radius)
-        now.step = torch.where(back, torch.full_like(now.step, ball.radius), shorter)
+        shorter = (now.step / _SHORTER).maximum(_SHORTEST * now.radius)
+        now.step = torch.where(back, now.radius, shorter)
         now.moved = moved
     else:
         back = (now.rises <= _RISES_TO_KEEP_STEP * period) | (~now.halved & (now.best_at_check >= now.best_loss))

@@ -23,7 +23,7 @@ _ROUNDINGS = 16
 # How many roundings inputs may be off.
 _OF_INPUTS = 4
 # By which shares of its way a place may be pushed outward.
-_PUSHES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2)
+_PUSHES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 2e-3, 4e-3, 7e-3, 1e-2)
 # To which share of its way a place is known to be on the boundary, however precise the numbers.
 _NEAR_ENOUGH = 1e-7
 # Every so manieth guess is the middle.
