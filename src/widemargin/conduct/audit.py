@@ -35,7 +35,7 @@ from widemargin.uncertainty.network import in_eval_mode
 __all__ = ["Subject", "audit"]
 
 SHORTEST = "minimum-norm"
-"""The name of DDN, FMN and FAB without a radius, among the attacks: what they find counts in every ball."""
+"""The name of all attacks without a radius, among the others: what they find counts in every ball."""
 TRANSFER = "transfer from a stand-in"
 """The name of what a small network gives away that was fitted to the answers; tried on whoever stands at the end."""
 LONGEST_PROOF = 3.0

@@ -50,39 +50,41 @@ def pooled_convolution(conv: nn.Conv2d, images: Tensor) -> Tensor:
 
 def _blocks(images: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
     """[B 4 filters H/2 W/2]: the convolution, pixel by pixel of each block, column by column."""
+    # Strides, which a single row needs, are slow on the way back to the weights; both rows need a copy.
+    rows = 2 if weight.requires_grad and torch.is_grad_enabled() else 1
     # One more weight, which is 0, for all places outside of the kernel.
-    by_block = F.pad(weight.flatten(), (0, 1))[_places(*weight.shape[:2])].to(memory_format=torch.channels_last)
-    blocks = F.conv2d(_in_blocks(images), by_block, bias.repeat(4), padding=padding // 2)
+    by_block = F.pad(weight.flatten(), (0, 1))[_places(*weight.shape[:2], rows)].to(memory_format=torch.channels_last)
+    stride, margins = (2 // rows, 1), (padding // rows, padding // 2)
+    blocks = F.conv2d(_in_blocks(images, rows), by_block, bias.repeat(4), stride, margins)
     return blocks.unflatten(1, (4, len(weight)))  # type: ignore[no-any-return]
 
 
-def _in_blocks(images: Tensor) -> Tensor:
-    """[B C H W] -> [B 4C H/2 W/2] as `F.pixel_unshuffle`, but a pixel's channels stay together.
+def _in_blocks(images: Tensor, rows: int) -> Tensor:
+    """[B C H W] -> [B 2 rows C, H/rows, W/2]: blocks of one or two rows and two columns, a pixel's channels together.
 
-    Channels last in memory, which makes the convolution three times as fast; and two pixels are copied at once.
+    Channels last in memory, which makes the convolution three times as fast; and two pixels are copied at once, if any.
     """
     count, channels, height, width = images.shape
-    last = images.permute(0, 2, 3, 1).contiguous()
-    pairs = last.view(count, height // 2, 2, width // 2, channels, 2)
-    blocks = torch.view_as_real(torch.view_as_complex(pairs).transpose(2, 3).contiguous())
-    return blocks.view(count, height // 2, width // 2, 4 * channels).permute(0, 3, 1, 2)
+    blocks = images.permute(0, 2, 3, 1).contiguous()
+    if rows == 2:
+        pairs = blocks.view(count, height // 2, 2, width // 2, channels, 2)
+        blocks = torch.view_as_real(torch.view_as_complex(pairs).transpose(2, 3).contiguous())
+    return blocks.view(count, height // rows, width // 2, 2 * rows * channels).permute(0, 3, 1, 2)
 
 
 @cache
-def _places(filters: int, channels: int) -> Tensor:
-    """[4 filters, 4 channels, 3, 3]: which weight of a 5 x 5 kernel acts between two blocks."""
+def _places(filters: int, channels: int, rows: int) -> Tensor:
+    """[4 filters, 2 rows channels, 6 / rows, 3]: which of 5 x 5 weights leads from inputs to outputs."""
     # Whoever asks first may be in inference mode, and what is made there is of no use to a gradient later.
     with torch.inference_mode(False):
-        return _computed_places(filters, channels)
-
-
-def _computed_places(filters: int, channels: int) -> Tensor:
-    outside = filters * channels * 25
-    kernel = torch.arange(outside).view(filters, channels, 5, 5)
-    # Output pixel (y, x) of a block sees the kernel (y, x) further on in the 6 x 6 pixels of 3 x 3 blocks.
-    shifted = [F.pad(kernel, (x, 1 - x, y, 1 - y), value=outside) for x in (0, 1) for y in (0, 1)]
-    by_block = [pixels.view(filters, channels, 3, 2, 3, 2).permute(0, 3, 5, 1, 2, 4) for pixels in shifted]
-    return torch.stack(by_block).reshape(4 * filters, 4 * channels, 3, 3)
+        outside = filters * channels * 25
+        kernel = torch.arange(outside).view(filters, channels, 5, 5)
+        # Output pixel (y, x) of a block sees the kernel (y, x) further on in the 6 x 6 pixels that a block sees.
+        shifted = [F.pad(kernel, (x, 1 - x, y, 1 - y), value=outside) for x in (0, 1) for y in (0, 1)]
+        by_block = [
+            pixels.view(filters, channels, 6 // rows, rows, 3, 2).permute(0, 3, 5, 1, 2, 4) for pixels in shifted
+        ]
+        return torch.stack(by_block).reshape(4 * filters, 2 * rows * channels, 6 // rows, 3)
 
 
 @cache
