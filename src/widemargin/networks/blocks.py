@@ -45,6 +45,10 @@ def pooled_convolution(conv: nn.Conv2d, images: Tensor) -> Tensor:
     assert isinstance(padding, int)
     if images.requires_grad and not (weight.requires_grad or bias.requires_grad):
         return _PooledConvolution.apply(images, weight, bias, padding)  # type: ignore[no-any-return, no-untyped-call]
+    return pooled(images, weight, bias, padding)
+
+
+def pooled(images: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
     return _LargestOfFour.apply(_blocks(images, weight, bias, padding))  # type: ignore[no-any-return, no-untyped-call]
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from widemargin.measure.attacks.apgd import check_counts
 from widemargin.measure.attacks.attack import Classifier, Noise
 from widemargin.measure.attacks.losses import margin
+from widemargin.measure.attacks.patches import FirstLayers, Window, cut_open
 from widemargin.measure.attacks.rows import among, per_row, wrong
 from widemargin.perturb.balls import L1, Ball, Linf
 from widemargin.shapes import Labels, Points
@@ -50,8 +51,8 @@ class Square:
     def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
         found = inputs.clone()
         # Written into from inside, `found` stays an ordinary tensor.
-        with torch.inference_mode():
-            _search(self, classify, inputs, labels, noise.of("square"), found)
+        with torch.inference_mode(), cut_open(classify, inputs) as first:
+            _search(self, classify, first, inputs, labels, noise.of("square"), found)
         return found
 
 
@@ -70,20 +71,8 @@ class _State:
     mass: Tensor
     """l2 and l1: sum of |delta| ** power."""
     signs: Tensor
-
-
-@dataclass(frozen=True)
-class _Window:
-    """Where a query changes something."""
-
-    rows: slice
-    columns: slice
-
-    def of(self, places: Tensor) -> Tensor:
-        return places[..., self.rows, self.columns]
-
-    def common(self, other: _Window) -> _Window:
-        return _Window(_overlap(self.rows, other.rows), _overlap(self.columns, other.columns))
+    features: Tensor | None = None
+    """What the first layers make of `points`, if they are taken by themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,18 +80,28 @@ class _Tried:
     """What is needed to take a query back, and to know whether it was one."""
 
     changed: Tensor
-    before: tuple[tuple[_Window, Tensor], ...]
+    before: tuple[tuple[Window, Tensor], ...]
     mass: Tensor
 
 
-def _search(attack: Square, classify: Classifier, inputs: Points, labels: Labels, noise: Noise, found: Points) -> None:
+def _search(
+    attack: Square,
+    classify: Classifier,
+    first: FirstLayers | None,
+    inputs: Points,
+    labels: Labels,
+    noise: Noise,
+    found: Points,
+) -> None:
     ball = attack.ball
     now = _begun(ball, inputs, labels, noise)
+    if first is not None:
+        now.features = first.features(now.points)
     channels, height, width = now.points.shape[1:]
     # One row for all points.
     shared = Noise(noise.seed, torch.zeros_like(labels[:1]), noise.purpose)
     draws = shared.of("places").uniform(attack.queries, 5)[0].tolist()
-    everywhere = _Window(slice(0, height), slice(0, width))
+    everywhere = Window(slice(0, height), slice(0, width))
     tried = _Tried(torch.ones_like(labels, dtype=torch.bool), ((everywhere, now.points.clone()),), now.mass)
     for query, draw in enumerate([None, *draws]):
         if draw is not None:
@@ -116,7 +115,8 @@ def _search(attack: Square, classify: Classifier, inputs: Points, labels: Labels
                 if isinstance(ball, Linf)
                 else _try_shift(ball, now, share, draw, signs)
             )
-        out = _judged(classify, now, tried, inputs.shape[1:])
+        changes = _written(first, now, tried)
+        out = _judged(classify, now, tried, changes, inputs.shape[1:])
         if bool(out.any()):
             found[now.row[out]] = now.points[out].view(-1, *inputs.shape[1:])
             now = among(now, ~out)
@@ -124,18 +124,32 @@ def _search(attack: Square, classify: Classifier, inputs: Points, labels: Labels
                 return
 
 
-def _judged(classify: Classifier, now: _State, tried: _Tried, shape: torch.Size) -> Tensor:
+def _written(first: FirstLayers | None, now: _State, tried: _Tried) -> list[tuple[Tensor, Tensor]]:
+    """Places that the query changed and what was there before: of the points, and of the features, which follow."""
+    changes = [(window.of(now.points), before) for window, before in tried.before]
+    if first is None or now.features is None:
+        return changes
+    reached = [first.reach(window, now.points) for window, _ in tried.before]
+    changes += [(reach.of(now.features), reach.of(now.features).clone()) for reach in reached]
+    for reach in reached:
+        reach.of(now.features).copy_(first.patch(now.points, reach))
+    return changes
+
+
+def _judged(
+    classify: Classifier, now: _State, tried: _Tried, changes: list[tuple[Tensor, Tensor]], shape: torch.Size
+) -> Tensor:
     """Keep what is better; which points are now wrong.  A query that changes nothing is not asked."""
     asked = tried.changed.nonzero()[:, 0]
     everyone = len(asked) == len(now.row)
-    points, labels = (now.points, now.labels) if everyone else (now.points[asked], now.labels[asked])
+    given = now.points.view(-1, *shape) if now.features is None else now.features
+    given, labels = (given, now.labels) if everyone else (given[asked], now.labels[asked])
     out, new = torch.zeros_like(tried.changed), now.margin.clone()
     if len(asked) > 0:
-        logits = classify(points.view(-1, *shape))
+        logits = classify(given)
         out[asked], new[asked] = wrong(logits, labels), margin(logits, labels)
     better = out | (new < now.margin)
-    for window, before in tried.before:
-        place = window.of(now.points)
+    for place, before in changes:
         place.copy_(torch.where(per_row(better, before), place, before))
     now.margin, now.mass = torch.where(better, new, now.margin), torch.where(better, tried.mass, now.mass)
     return out
@@ -214,16 +228,11 @@ def _side(share: float, places: Tensor, odd: bool) -> int:
     return min(side, width if height == 1 else min(height, width))
 
 
-def _window(places: Tensor, side: int, down: float, across: float) -> _Window:
+def _window(places: Tensor, side: int, down: float, across: float) -> Window:
     height, width = places.shape[2:]
     tall = min(side, height)
     top, left = int(down * (height - tall + 1)), int(across * (width - side + 1))
-    return _Window(slice(top, top + tall), slice(left, left + side))
-
-
-def _overlap(one: slice, two: slice) -> slice:
-    start = max(one.start, two.start)
-    return slice(start, max(start, min(one.stop, two.stop)))
+    return Window(slice(top, top + tall), slice(left, left + side))
 
 
 @cache
