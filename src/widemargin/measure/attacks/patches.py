@@ -35,8 +35,8 @@ class FirstLayers:
     """A convolution, a 2 x 2 pooling and a rectifier: half the work of a small network."""
 
     conv: nn.Conv2d
-    pool: nn.MaxPool2d
     quick: bool
+    """Whether blocks are faster: see `networks.blocks`."""
 
     def features(self, images: Points) -> Tensor:
         """[B C H W] -> [B filters H/2 W/2]"""
@@ -69,6 +69,7 @@ class FirstLayers:
         return self.conv.padding[0]
 
     def _reached(self, side: slice, size: int) -> slice:
+        """Along one side of the images."""
         before = self.conv.kernel_size[0] - 1 - self._padding
         outputs = size - before + self._padding
         return slice(max(side.start - before, 0) // 2, (min(side.stop + self._padding, outputs) + 1) // 2)
@@ -108,7 +109,7 @@ def _first_layers(layers: list[nn.Module], images: Points) -> FirstLayers | None
     watched = any(layer._forward_hooks or layer._forward_pre_hooks for layer in layers)
     if len(pools) != 1 or len(rectifiers) != 1 or watched:
         return None
-    return FirstLayers(conv, pools[0], fits(conv, pools[0], images)) if _is_plain(conv, pools[0], images) else None
+    return FirstLayers(conv, fits(conv, pools[0], images)) if _is_plain(conv, pools[0], images) else None
 
 
 def _is_plain(conv: nn.Conv2d, pool: nn.MaxPool2d, images: Points) -> bool:
