@@ -39,6 +39,17 @@ def test_for_linear_classifiers_the_answer_is_known(kind: Kind, norm: Norm) -> N
         assert not right(network, Cloud(found.places, labels), rows).any()
 
 
+@pytest.mark.parametrize("norm", [Linf, L1])
+def test_points_next_to_the_boundary_are_not_pushed_far_beyond_it(norm: Norm) -> None:
+    """Some margins are a ten-thousandth here, where rounding counts."""
+    kind = next(kind for kind in KINDS if kind.name == "image" and kind.classes == 10)
+    network, cloud = kind.draw(100, seed=5)
+    found = distances(network, cloud, norm, kind.box)
+    ratio = found.distance.double().numpy() / known_distances(network, cloud, norm, kind.box)
+    assert np.mean(ratio < 1.01) >= 0.99
+    assert ratio.min() > 0.999
+
+
 def moons() -> tuple[Network, Cloud]:
     cloud = FromSklearn("moons", count=60, noise=0.1).draw()
     with Rng.seeded(0).as_global():
