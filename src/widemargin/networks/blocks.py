@@ -45,10 +45,6 @@ def pooled_convolution(conv: nn.Conv2d, images: Tensor) -> Tensor:
     assert isinstance(padding, int)
     if images.requires_grad and not (weight.requires_grad or bias.requires_grad):
         return _PooledConvolution.apply(images, weight, bias, padding)  # type: ignore[no-any-return, no-untyped-call]
-    return pooled(images, weight, bias, padding)
-
-
-def pooled(images: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
     return _LargestOfFour.apply(_blocks(images, weight, bias, padding))  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -56,11 +52,29 @@ def _blocks(images: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tenso
     """[B 4 filters H/2 W/2]: the convolution, pixel by pixel of each block, column by column."""
     # Strides, which a single row needs, are slow on the way back to the weights; both rows need a copy.
     rows = 2 if weight.requires_grad and torch.is_grad_enabled() else 1
-    # One more weight, which is 0, for all places outside of the kernel.
-    by_block = F.pad(weight.flatten(), (0, 1))[_places(*weight.shape[:2], rows)].to(memory_format=torch.channels_last)
     stride, margins = (2 // rows, 1), (padding // rows, padding // 2)
-    blocks = F.conv2d(_in_blocks(images, rows), by_block, bias.repeat(4), stride, margins)
+    blocks = F.conv2d(_in_blocks(images, rows), *_by_block(weight, bias, rows), stride, margins)
     return blocks.unflatten(1, (4, len(weight)))  # type: ignore[no-any-return]
+
+
+def _by_block(weight: Tensor, bias: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    # One more weight, which is 0, for all places outside of the kernel.
+    padded = F.pad(weight.flatten(), (0, 1))
+    return padded[_places(*weight.shape[:2], rows)].to(memory_format=torch.channels_last), bias.repeat(4)
+
+
+class HeldBlocks:
+    """A pooled convolution whose weights stay as they are, so that they are arranged once."""
+
+    def __init__(self, conv: nn.Conv2d) -> None:
+        assert conv.bias is not None
+        self._weight, self._bias = _by_block(conv.weight.detach(), conv.bias.detach(), rows=1)
+
+    def __call__(self, images: Tensor, padding: int) -> Tensor:
+        blocks = F.conv2d(_in_blocks(images, 1), self._weight, self._bias, (2, 1), (padding, padding // 2))
+        left, right = blocks.unflatten(1, (4, -1)).chunk(2, 1)
+        upper, lower = left.maximum(right).unbind(1)
+        return upper.maximum(lower).relu_()  # type: ignore[no-any-return]
 
 
 def _in_blocks(images: Tensor, rows: int) -> Tensor:

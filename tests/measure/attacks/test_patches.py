@@ -7,6 +7,7 @@ from widemargin.measure.attacks import square
 from widemargin.measure.attacks.attack import Noise
 from widemargin.measure.attacks.patches import FirstLayers, Window, cut_open
 from widemargin.measure.attacks.square import Square
+from widemargin.networks.blocks import HeldBlocks
 
 
 def rand(*shape: int) -> torch.Tensor:
@@ -34,7 +35,7 @@ KERNELS = [(5, 2), (5, 0), (5, 4), (3, 1), (3, 0), (3, 2), (1, 0)]
 def test_a_patch_is_the_window_of_all_features(kernel: int, padding: int, quick: bool) -> None:
     size = 10
     conv = nn.Conv2d(2, 3, kernel, padding=padding).double().requires_grad_(False)
-    first = FirstLayers(conv, quick)
+    first = FirstLayers(conv, HeldBlocks(conv) if quick else None)
     before, after = rand(2, 4, 2, size, size).double() - 0.5
     for window in windows(size, size):
         changed = before.clone()
