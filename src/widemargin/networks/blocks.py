@@ -72,9 +72,7 @@ class HeldBlocks:
 
     def __call__(self, images: Tensor, padding: int) -> Tensor:
         blocks = F.conv2d(_in_blocks(images, 1), self._weight, self._bias, (2, 1), (padding, padding // 2))
-        left, right = blocks.unflatten(1, (4, -1)).chunk(2, 1)
-        upper, lower = left.maximum(right).unbind(1)
-        return upper.maximum(lower).relu_()  # type: ignore[no-any-return]
+        return _largest_alone(blocks.unflatten(1, (4, -1)))
 
 
 def _in_blocks(images: Tensor, rows: int) -> Tensor:
@@ -171,11 +169,9 @@ class _LargestOfFour(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, blocks: Tensor) -> Tensor:
-        left, right = blocks[:, :2], blocks[:, 2:]
         if not ctx.needs_input_grad[0]:
-            upper, lower = left.maximum(right).unbind(1)
-            return upper.maximum(lower).relu_()
-        largest, *firsts = _largest_of_four(left, right)
+            return _largest_alone(blocks)
+        largest, *firsts = _largest_of_four(blocks[:, :2], blocks[:, 2:])
         ctx.save_for_backward(largest, *firsts)
         return largest
 
@@ -183,6 +179,12 @@ class _LargestOfFour(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         return _to_the_largest(gradient, *ctx.saved_tensors)
+
+
+def _largest_alone(blocks: Tensor) -> Tensor:
+    """[B 4 C H W] -> [B C H W], at least 0, for whoever asks for no gradient."""
+    upper, lower = blocks[:, :2].maximum(blocks[:, 2:]).unbind(1)
+    return upper.maximum(lower).relu_()
 
 
 # Of equals the first gets the gradient, as in torch's pooling: a row's left pixel, the upper row.
