@@ -30,9 +30,13 @@ from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
 
+_NUMBERS = 2
+"""Counted up whenever the same parts give other numbers: 2 keeps the last, smaller batch of an epoch."""
+
+
 def key_of(*parts: object) -> str:
     """A name for whatever is decided by these; their repr must say it all."""
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{_NUMBERS} {parts!r}".encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -195,13 +199,18 @@ class DeepKernelGP:
         return first_places(features, self.inducing, rng)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Validation:
     """How the best weights are chosen: by robust accuracy on the validation part, or clean accuracy without attack."""
 
     every: int = 1
     """In epochs."""
     attack: Search | None = None
+    watched: tuple[tuple[str, Search], ...] = ()
+    """Accuracy under these is recorded too, by name; it decides nothing."""
+
+    def __repr__(self) -> str:
+        return repr_with(self, "every", "attack")
 
     def __post_init__(self) -> None:
         if self.every < 1:

@@ -24,8 +24,9 @@ TITLE = "App. E.2: catastrophic overfitting on Fashion-MNIST"
 BALL = Linf(0.2)
 PGD_20 = pgd_attack(BALL, 0.01, 20)
 FGSM = pgd_attack(BALL, 0.2, 1)
-BENCH = replace(FASHION, looks=Validation(every=1, attack=PGD_20))
+BENCH = replace(FASHION, looks=Validation(every=1, attack=PGD_20, watched=(("one step", FGSM),)))
 CELLS = (Cell(BENCH, "FGSM", 0.2, 0.2, 1), Cell(BENCH, "UDP 1 step", 0.2, 0.2, 1))
+LOOKS = {"clean": "clean", "one step": "FGSM", "robust": "PGD-20"}
 COLLAPSED = 0.1
 """PGD-20 accuracy below this share of its peak is called collapsed."""
 
@@ -56,7 +57,7 @@ def _tell(study: ImageStudy, store: Store) -> Report:
     for cell, panel in zip(study.cells, axes[0], strict=True):
         looks = [stored.numbers["looks"] for stored in study.stored(cell, store)]
         updates = [line["update"] for line in looks[0]]
-        for colour, name, label in zip(COLOURS, ("clean", "robust"), ("clean", "PGD-20"), strict=False):
+        for colour, (name, label) in zip(COLOURS, LOOKS.items(), strict=False):
             curves = np.array([[100 * line[name] for line in seed] for seed in looks])
             panel.plot(updates, curves.mean(0), "o-", markersize=3, color=colour, label=label)
             panel.fill_between(updates, curves.min(0), curves.max(0), color=colour, alpha=0.2)

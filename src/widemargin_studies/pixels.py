@@ -49,6 +49,8 @@ class Bench:
     looks: Validation = _AT_THE_END
     """Besides the last epoch; nothing is chosen by it."""
     members: Estimator = _ONE
+    split: int | None = None
+    """The seed that decides which images are held out; None is that of the training, as published."""
 
 
 FASHION = Bench(
@@ -61,7 +63,7 @@ _SMALL_STEPS = (Linf(0.01), Linf(0.03), L2(0.5), L2(1.0))
 CIFAR = Bench(ImageSet("cifar-10"), ResNetShape(), Plan(Epochs(60), SGD(0.15, Triangle()), batch=256), _SMALL_STEPS)
 AUGMENTED = replace(CIFAR, network=ResNetShape(he_normal=True), plan=replace(CIFAR.plan, augment=CropFlip(4)))
 SVHN = replace(CIFAR, data=ImageSet("svhn"), network=ResNetShape(he_normal=True))
-LATENT = replace(CIFAR, data=ImageSet("cifar-10", fraction=0.05), place=BeforeHead(), balls=())
+LATENT = replace(CIFAR, data=ImageSet("cifar-10", fraction=0.05), place=BeforeHead(), balls=(), split=42)
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,16 @@ class Scale:
         scaled = self.cell(cell)
         bench, method = scaled.bench, scaled.method()
         return [
-            Trial(bench.data, bench.network, method, bench.plan, seed, bench.place, bench.looks, bench.members)
+            Trial(
+                replace(bench.data, seed=seed if bench.split is None else bench.split),
+                bench.network,
+                method,
+                bench.plan,
+                seed,
+                bench.place,
+                bench.looks,
+                bench.members,
+            )
             for seed in self.seeds
         ]
 

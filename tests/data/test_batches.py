@@ -3,7 +3,7 @@ from itertools import islice
 import pytest
 import torch
 
-from widemargin.data.batches import batches
+from widemargin.data.batches import batches, updates_per_epoch
 
 
 def test_without_a_size_a_batch_is_everything_in_order() -> None:
@@ -11,13 +11,20 @@ def test_without_a_size_a_batch_is_everything_in_order() -> None:
         assert rows.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_a_pass_holds_nothing_twice_and_the_next_has_another_order() -> None:
-    drawn = list(islice(batches(10, 3, (0,)), 6))
-    first, second = torch.cat(drawn[:3]), torch.cat(drawn[3:])
-    assert all(len(rows) == 3 for rows in drawn)
+@pytest.mark.parametrize(
+    ("rows", "size", "lengths"),
+    [(9, 3, [3, 3, 3]), (11, 3, [3, 3, 3, 2]), (10, 3, [3, 3, 4]), (3, 1, [1, 1, 1]), (2, 2, [2])],
+)
+def test_a_pass_holds_everything_once_and_the_next_has_another_order(rows: int, size: int, lengths: list[int]) -> None:
+    """What is left is a smaller batch; a single row, which batch-norm could not take, joins the one before it."""
+    assert updates_per_epoch(rows, size) == len(lengths)
+    drawn = list(islice(batches(rows, size, (0,)), 2 * len(lengths)))
+    assert [len(batch) for batch in drawn] == 2 * lengths
+    first, second = torch.cat(drawn[: len(lengths)]), torch.cat(drawn[len(lengths) :])
     for one_pass in (first, second):
-        assert len(one_pass.unique()) == 9
-    assert not torch.equal(first, second)
+        assert one_pass.sort().values.tolist() == list(range(rows))
+    if rows > 3:
+        assert not torch.equal(first, second)
 
 
 def test_networks_abreast_get_what_each_would_get_alone() -> None:

@@ -178,7 +178,7 @@ class _Course:
         attack, figures = self.task.validated.attack, {"clean": accuracy(network, examples)}
         if attack is not None:
             figures["robust"] = robust_accuracy(network, examples, attack)
-        return figures
+        return figures | {name: robust_accuracy(network, examples, also) for name, also in self.task.validated.watched}
 
     def _save(self) -> None:
         if self.folder is not None:

@@ -1,5 +1,6 @@
 """In which order do examples come?"""
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -9,17 +10,19 @@ from widemargin.rng import Rng
 
 
 def updates_per_epoch(rows: int, size: int | None) -> int:
-    """What does not fill a batch is left out of this epoch."""
-    if size is not None and not 1 <= size <= rows:
+    """The last batch of an epoch has what is left; a single row, which batch-norm cannot take, joins the one before."""
+    if size is None:
+        return 1
+    if not 1 <= size <= rows:
         raise ValueError(f"the batch size must be in 1..{rows}, the number of examples, got {size}")
-    return 1 if size is None else rows // size
+    return rows if size == 1 else math.ceil((rows - 1) / size)
 
 
 def batches(rows: int, size: int | None, seeds: tuple[int, ...], first: int = 0) -> Iterator[Tensor]:
     """Row numbers for ever, from update `first` on: every epoch in an order of its own.  No size: all rows.
 
     An epoch's order follows from its number, so training can start in the middle.  With several networks abreast, each
-    seed decides for its own block of rows, and a batch has `size` rows of every block.
+    seed decides for its own block of rows, and a batch has rows of every block.
     """
     per_epoch = updates_per_epoch(rows // len(seeds), size)
     update, epoch, orders = first, -1, torch.arange(rows).view(len(seeds), -1)
@@ -27,6 +30,8 @@ def batches(rows: int, size: int | None, seeds: tuple[int, ...], first: int = 0)
         if size is not None and update // per_epoch != epoch:
             epoch = update // per_epoch
             orders = Rng.seeded(*seeds, purpose=f"order of epoch {epoch}").permutations(rows)
-        start = update % per_epoch * (size or 0)
-        yield orders[:, start : start + size if size else None].flatten()
+        place = update % per_epoch
+        last = size is None or place == per_epoch - 1
+        start = place * (size or 0)
+        yield orders[:, start : None if last else start + (size or 0)].flatten()
         update += 1

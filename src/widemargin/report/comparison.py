@@ -82,7 +82,12 @@ def compare(entries: Sequence[Entry]) -> tuple[Table, ...]:
 
 
 def settings_of(run: Mapping[str, Any]) -> Settings:
-    return {path: value for path, value in _flat(run.get("Trial", run), "") if path != "seed"}
+    settings = dict(_flat(run.get("Trial", run), ""))
+    settings.pop("seed", None)
+    if "data.test" not in settings:
+        # Published images come with a test part: their seed only decides who is held out to choose by.
+        settings.pop("data.seed", None)
+    return settings
 
 
 def best(columns: Sequence[Sequence[Sequence[float]]]) -> frozenset[tuple[int, int]]:
