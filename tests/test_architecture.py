@@ -9,7 +9,7 @@ import widemargin
 
 PACKAGE = Path(widemargin.__file__).parent
 ORDER = [
-    {"shapes", "rng"},
+    {"shapes", "rng", "files"},
     {"data", "networks"},
     {"uncertainty"},
     {"perturb"},

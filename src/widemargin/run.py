@@ -29,7 +29,6 @@ from widemargin.uncertainty.last_layer import take_last_linear
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
-
 _NUMBERS = 2
 """Counted up whenever the same parts give other numbers: 2 keeps the last, smaller batch of an epoch."""
 

@@ -46,7 +46,7 @@ from widemargin.conduct.export import write_network
 from widemargin.conduct.folder import Line, RunFolder
 from widemargin.conduct.own_network import OwnNetwork
 from widemargin.conduct.task import task_of
-from widemargin.train.checkpoint import read
+from widemargin.files import read_tensors as read
 
 DIGITS = ImageSet("digits", fraction=0.2)
 PLAN = Plan(Epochs(4), Adam(0.003), batch=32)

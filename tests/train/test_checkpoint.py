@@ -24,8 +24,10 @@ from widemargin import (
     carry_on,
     standard,
 )
+from widemargin.files import read_tensors as read
+from widemargin.files import write_tensors as write
 from widemargin.plan import Average, Descent
-from widemargin.train.checkpoint import load_training, load_weights, read, save_training, save_weights, write
+from widemargin.train.checkpoint import load_training, load_weights, save_training, save_weights
 
 CLOUD = LMS5(count=24).draw()
 

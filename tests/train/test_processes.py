@@ -35,8 +35,8 @@ from widemargin import (
     standard,
     udpr,
 )
+from widemargin.files import read_tensors as read
 from widemargin.networks.named import ResNetShape
-from widemargin.train.checkpoint import read
 from widemargin.train.processes import Together, own_share, with_whole_batch_norm
 
 WORDS = "--data digits --fraction .2 --method udpr --eps .2 --alpha .1 --steps 3 --weight 1 --augment"

@@ -25,9 +25,9 @@ from widemargin.conduct.audited import Question
 from widemargin.conduct.model import load_model
 from widemargin.conduct.shares import Shares, patient
 from widemargin.data.labelled import Labelled
+from widemargin.files import write_whole
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
 from widemargin.report.audit_page import page
-from widemargin.train.checkpoint import write_whole
 from widemargin.train.processes import as_started
 
 _OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")

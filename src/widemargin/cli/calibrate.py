@@ -17,9 +17,9 @@ from widemargin.data.alike import alike
 from widemargin.data.labelled import Labelled, Parts
 from widemargin.data.splits import at_most
 from widemargin.data.toy import Cloud
+from widemargin.files import write_whole
 from widemargin.measure.calibration import doubts
 from widemargin.report.calibration_page import Calibrated, page
-from widemargin.train.checkpoint import write_whole
 from widemargin.uncertainty.network import check_not_probabilities
 
 _OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")

@@ -13,11 +13,11 @@ from tyro.conf import Positional, arg
 
 from widemargin.conduct.description import read_description
 from widemargin.conduct.folder import RunFolder
+from widemargin.files import write_whole
 from widemargin.report.comparison import Attack, Entry, Measured, compare
 from widemargin.report.document import page
 from widemargin.report.tables import Table
 from widemargin.run import key_of
-from widemargin.train.checkpoint import write_whole
 
 _WRITERS: dict[str, Callable[[Sequence[Table]], str]] = {
     ".md": lambda tables: "\n\n".join(table.markdown() for table in tables) + "\n",

@@ -20,6 +20,7 @@ from widemargin.conduct.pieces import Clock, joined_pieces, pieces, saved_rows
 from widemargin.conduct.shares import Shares
 from widemargin.conduct.subject import DIAGNOSED, Subject
 from widemargin.data.examples import Chosen
+from widemargin.files import write_whole
 from widemargin.measure.accuracy import ROWS_AT_ONCE, slices
 from widemargin.measure.attacks.standard import standard
 from widemargin.measure.certified import certified, certified_radius
@@ -28,7 +29,6 @@ from widemargin.measure.diagnostics import Finding, inputs_in_box, modes, probab
 from widemargin.measure.distance import NOBODY, distances, shortest_attacks
 from widemargin.measure.stand_in import fooled, stand_in
 from widemargin.perturb.balls import L1, L2, Linf
-from widemargin.train.checkpoint import write_whole
 from widemargin.train.processes import ALONE
 from widemargin.uncertainty.network import in_eval_mode
 

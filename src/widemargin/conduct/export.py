@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from widemargin.conduct.description import read_description, read_trial
 from widemargin.conduct.folder import RunFolder
 from widemargin.data.extras import needed
+from widemargin.files import write_whole
 from widemargin.run import OneNetwork, Trial
-from widemargin.train.checkpoint import load_weights, write_whole
+from widemargin.train.checkpoint import load_weights
 from widemargin.uncertainty.plain import plain
 from widemargin.uncertainty.single import Single
 

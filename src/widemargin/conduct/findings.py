@@ -15,11 +15,11 @@ from widemargin.conduct.audited import Array, Question
 from widemargin.conduct.pieces import Clock
 from widemargin.conduct.subject import DIAGNOSED, Subject
 from widemargin.data.examples import Chosen, Examples
+from widemargin.files import write_whole
 from widemargin.measure.curve import check_certificates
 from widemargin.measure.diagnostics import Finding, all_findings, black_box, probabilities, randomness, stood_in
 from widemargin.measure.draws import Finder
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
-from widemargin.train.checkpoint import write_whole
 from widemargin.uncertainty.network import Network
 
 _HANDED_OVER = ("inputs in box", "modes", "probabilities", "randomness")

@@ -13,7 +13,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from widemargin.conduct.description import read_description, written
-from widemargin.train.checkpoint import write_whole
+from widemargin.files import write_whole
 
 Line = dict[str, Any]
 """One record: an update's loss, or a validation's figures."""

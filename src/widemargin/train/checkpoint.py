@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from widemargin.files import Note, read_tensors, write_tensors
 from widemargin.train.loop import Training
-
-Note = dict[str, Any]
-"""What a file says besides its tensors: numbers, text, lists and mappings."""
-_NOTE = "widemargin"
 
 
 def save_training(path: Path, training: Training, key: str, more: Mapping[str, Any]) -> None:
@@ -35,12 +27,12 @@ def save_training(path: Path, training: Training, key: str, more: Mapping[str, A
                 tensors[place] = value
             else:
                 values[place] = value
-    write(path, tensors, {"key": key, "update": training.update, "optimizer": values, "more": dict(more)})
+    write_tensors(path, tensors, {"key": key, "update": training.update, "optimizer": values, "more": dict(more)})
 
 
 def load_training(path: Path, training: Training, key: str) -> Note:
     """Put a training where the file left it, and return what `more` was; the training is untouched if it cannot be."""
-    tensors, note = read(path)
+    tensors, note = read_tensors(path)
     if note.get("key") != key:
         raise ValueError(f"{path} must be of run {key}, got {note.get('key')}: choose another folder")
     try:
@@ -62,12 +54,12 @@ def load_training(path: Path, training: Training, key: str) -> Note:
 
 
 def save_weights(path: Path, network: nn.Module, note: Mapping[str, Any]) -> None:
-    write(path, network.state_dict(), dict(note))
+    write_tensors(path, network.state_dict(), note)
 
 
 def load_weights(path: Path, network: nn.Module) -> Note:
     """Fill the network, and return the note."""
-    tensors, note = read(path)
+    tensors, note = read_tensors(path)
     try:
         _check_fits(_under("network", tensors), "network", network)
     except ValueError as problem:
@@ -76,57 +68,12 @@ def load_weights(path: Path, network: nn.Module) -> Note:
     return note
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], note: Note) -> None:
-    """Written beside its place, forced to the disk, then renamed: a crash leaves the old file or the new one."""
-    # Copies: a file holds no two tensors of one memory, and only plain layouts.
-    plain = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    content = save(plain, {_NOTE: json.dumps({**note, "checksum": _checksum(plain)})})
-    write_whole(path, content)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        # The new name must reach the disk too.
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def read(path: Path) -> tuple[dict[str, Tensor], Note]:
-    if not path.is_file():
-        raise ValueError(f"{path} must be a file of weights, got none there")
-    try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-            note = json.loads((file.metadata() or {})[_NOTE])
-        whole = note.pop("checksum") == _checksum(tensors)
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as problem:
-        raise ValueError(f"{path} is damaged or none of ours ({problem!r}): delete it to begin anew") from None
-    if not whole:
-        raise ValueError(f"{path} is damaged (its checksum differs): delete it to begin anew")
-    return tensors, note
-
-
 def _under(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {f"{folder}/{name}": value for name, value in tensors.items()}
 
 
 def _of(tensors: Mapping[str, Tensor], folder: str) -> dict[str, Tensor]:
     return {name.removeprefix(f"{folder}/"): value for name, value in tensors.items() if name.startswith(f"{folder}/")}
-
-
-def _checksum(tensors: Mapping[str, Tensor]) -> int:
-    total = 0
-    for name in sorted(tensors):
-        total = zlib.crc32(tensors[name].flatten().view(torch.uint8).numpy().data, zlib.crc32(name.encode(), total))
-    return total
 
 
 def _check_fits(tensors: Mapping[str, Tensor], folder: str, module: nn.Module) -> None:

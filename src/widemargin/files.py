@@ -1,0 +1,143 @@
+"""Files that are there whole or not at all, and that say so when a single bit of them has changed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+Note = dict[str, Any]
+"""What a file says besides its tensors: numbers, text, lists and mappings."""
+_NOTE, _CHECKSUM = "widemargin", "checksum"
+
+
+class Damaged(ValueError):
+    """A file is not what was written.  Whoever asked for it says what can be kept and how to go on."""
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Written beside its place, forced to the disk, then renamed: a crash leaves the old file or the new one."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            # The new name must reach the disk too.
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise ValueError(
+            f"{path} cannot be written ({problem.strerror}): make room or choose another folder; what was there is kept"
+        ) from None
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """With a checksum as its last entry."""
+    sealed = {**content, _CHECKSUM: _digest(_canonical(content))}
+    write_whole(path, (json.dumps(sealed, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Without the checksum.  A file from before there were checksums is taken as it is."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RecursionError) as problem:
+        raise Damaged(f"{path} is damaged ({_line(problem)})") from None
+    if not isinstance(content, dict):
+        raise Damaged(f"{path} is damaged (it holds a {type(content).__name__})")
+    checksum = content.pop(_CHECKSUM, None)
+    if checksum is not None and checksum != _digest(_canonical(content)):
+        raise Damaged(f"{path} is damaged (its checksum differs)")
+    return content
+
+
+def sealed_text(text: str) -> str:
+    """YAML with its checksum as a last line."""
+    return f"{text}{_CHECKSUM}: {_digest(text.encode())}\n"
+
+
+def unsealed_text(text: str, path: Path) -> str:
+    """Without the last line, if it is right.  A text from before there were checksums is taken as it is."""
+    body, found, checksum = text.rpartition(f"\n{_CHECKSUM}: ")
+    if not found:
+        return text
+    body += "\n"
+    if checksum.strip() != _digest(body.encode()):
+        raise Damaged(f"{path} is damaged or was edited (its checksum differs)")
+    return body
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> None:
+    """A .safetensors file whose checksum covers names, kinds, shapes, values and the note."""
+    # Copies: a file holds no two tensors of one memory, and only plain layouts.
+    plain = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    write_whole(path, save(plain, {_NOTE: json.dumps({**note, _CHECKSUM: _digest_of_tensors(plain, note)})}))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], Note]:
+    """What `write_tensors` wrote."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} must be a file of tensors, got none there")
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            note = dict(json.loads((file.metadata() or {})[_NOTE]))
+        checksum = note.pop(_CHECKSUM)
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError, RecursionError) as problem:
+        raise Damaged(f"{path} is damaged or none of ours ({_line(problem)})") from None
+    # A number is of the time when only tensors were covered.
+    expected = _crc_of_tensors(tensors) if isinstance(checksum, int) else _digest_of_tensors(tensors, note)
+    if checksum != expected:
+        raise Damaged(f"{path} is damaged (its checksum differs)")
+    return tensors, note
+
+
+def _canonical(content: Mapping[str, Any]) -> bytes:
+    # As it will be read: keys become text, tuples lists.
+    return json.dumps(json.loads(json.dumps(content)), sort_keys=True).encode()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _digest_of_tensors(tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> str:
+    total = hashlib.sha256(_canonical(note))
+    for name in sorted(tensors):
+        total.update(f"{name} {tensors[name].dtype} {list(tensors[name].shape)}".encode())
+        total.update(_bytes(tensors[name]))
+    return total.hexdigest()[:32]
+
+
+def _crc_of_tensors(tensors: Mapping[str, Tensor]) -> int:
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(_bytes(tensors[name]), zlib.crc32(name.encode(), total))
+    return total
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return tensor.flatten().view(torch.uint8).numpy().data
+
+
+def _line(problem: BaseException) -> str:
+    return " ".join(str(problem).split()) or type(problem).__name__
