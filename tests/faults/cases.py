@@ -1,0 +1,62 @@
+"""What is killed: every verb that writes, on embedded data, small enough to be done in a second or two."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+_TRAIN = (
+    "train --data digits --fraction .1 --network lenet --method udp --eps .2 --alpha .1 --steps 2 --epochs 3 "
+    "--batch 32 --out run"
+)
+Result = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`result` is what must be the same, however often it was killed."""
+
+    name: str
+    words: str
+    result: Callable[[Path], Result]
+    after_training: bool = True
+    """Does it need a run that is done?"""
+
+
+def _bytes(*names: str) -> Callable[[Path], Result]:
+    return lambda folder: {name: (folder / name).read_bytes() for name in names}
+
+
+def _run_folder(folder: Path) -> Result:
+    names = (
+        "records.jsonl",
+        "checkpoint.safetensors",
+        "last.safetensors",
+        "best.safetensors",
+        "figures.json",
+        "run.yaml",
+    )
+    return _bytes(*(f"run/{name}" for name in names))(folder)
+
+
+def _audit(folder: Path) -> Result:
+    summary, points = (json.loads((folder / "run" / name).read_text()) for name in ("audit.json", "points.json"))
+    for content in (summary, points):
+        # How long it took is not what it found.
+        for name in ("seconds", "checksum") if isinstance(content, dict) else ():
+            content.pop(name, None)
+    return {"audit.json": summary, "points.json": points}
+
+
+def _calibration(folder: Path) -> Result:
+    return {"calibration.json": json.loads((folder / "run" / "calibration.json").read_text())}
+
+
+CASES = (
+    Case("train", _TRAIN, _run_folder, after_training=False),
+    Case("audit", "audit run --points 8 --eps .05 .1", _audit),
+    Case("calibrate", "calibrate run --points 60", _calibration),
+    Case("export", "export run --to model.safetensors", _bytes("model.safetensors")),
+)

@@ -1,0 +1,52 @@
+"""How much was tried and how much survived, written to docs/reliability.md by the run that saw it."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+_INTRODUCTION = """# Reliability
+
+What was done to widemargin on purpose, and what it came to. `make slow` does all of it again and writes this page; a quick
+part runs in `make test`. Survived means: the same command, given again, ended with the same result, bit for bit; or the
+damaged or hostile file was refused in one sentence, with nothing run, nothing lost and nothing left behind. A file that
+fails its checksum is never read.
+"""
+
+
+@dataclass
+class Counted:
+    tried: int = 0
+
+
+@dataclass
+class Tally:
+    """Rows appear as tests pass; one that fails keeps its row out, and the page is not written."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    failed: int = 0
+
+    @contextmanager
+    def of(self, what: str) -> Iterator[Counted]:
+        counted = Counted()
+        try:
+            yield counted
+        except BaseException:
+            self.failed += 1
+            raise
+        assert counted.tried > 0, f"nothing was tried: {what}"
+        self.rows[what] = counted.tried
+
+    def page(self) -> str:
+        rows = "\n".join(f"| {what} | {tried:,} | {tried:,} |" for what, tried in sorted(self.rows.items()))
+        total = sum(self.rows.values())
+        return (
+            f"{_INTRODUCTION}\n| what | tried | survived |\n|---|---:|---:|\n{rows}\n| **all** | {total:,} | {total:,} |\n\n"
+            f"Python {platform.python_version()}, torch {torch.__version__}, {platform.system()} {platform.machine()}.\n"
+        )
