@@ -30,15 +30,8 @@ def _bytes(*names: str) -> Callable[[Path], Result]:
 
 
 def _run_folder(folder: Path) -> Result:
-    names = (
-        "records.jsonl",
-        "checkpoint.safetensors",
-        "last.safetensors",
-        "best.safetensors",
-        "figures.json",
-        "run.yaml",
-    )
-    return _bytes(*(f"run/{name}" for name in names))(folder)
+    tensors = (f"run/{name}.safetensors" for name in ("checkpoint", "last", "best"))
+    return _bytes(*tensors, "run/records.jsonl", "run/figures.json", "run/run.yaml")(folder)
 
 
 def _audit(folder: Path) -> Result:

@@ -13,10 +13,9 @@ import torch
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 _INTRODUCTION = """# Reliability
 
-What was done to widemargin on purpose, and what it came to. `make slow` does all of it again and writes this page; a quick
-part runs in `make test`. Survived means: the same command, given again, ended with the same result, bit for bit; or the
-damaged or hostile file was refused in one sentence, with nothing run, nothing lost and nothing left behind. A file that
-fails its checksum is never read.
+What was done to widemargin on purpose, and what it came to. `make slow` does all of it again and writes this page; a
+quick part runs in `make test`. Survived means: the same command, given again, ended with the same result, bit for bit;
+or the damaged or hostile file was refused in one sentence, with nothing run, nothing lost and nothing left behind.
 """
 
 
@@ -46,7 +45,7 @@ class Tally:
     def page(self) -> str:
         rows = "\n".join(f"| {what} | {tried:,} | {tried:,} |" for what, tried in sorted(self.rows.items()))
         total = sum(self.rows.values())
-        return (
-            f"{_INTRODUCTION}\n| what | tried | survived |\n|---|---:|---:|\n{rows}\n| **all** | {total:,} | {total:,} |\n\n"
-            f"Python {platform.python_version()}, torch {torch.__version__}, {platform.system()} {platform.machine()}.\n"
-        )
+        table = f"| what | tried | survived |\n|---|---:|---:|\n{rows}\n| **all** | {total:,} | {total:,} |"
+        machine = f"{platform.system()} {platform.machine()}"
+        versions = f"Python {platform.python_version()}, torch {torch.__version__}, {machine}."
+        return f"{_INTRODUCTION}\n{table}\n\n{versions}\n"
