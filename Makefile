@@ -4,12 +4,13 @@ BIN := .venv/bin
 READY := .venv/ready
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help run test lint slow bench clean
+.PHONY: help run test lint slow results bench clean
 
 help:
 	@echo "make run    train six methods on embedded data, show table and figure"
 	@echo "make test   lint, types and tests"
 	@echo "make slow   checks that take minutes"
+	@echo "make results  write the pages of docs/ that say what reproduces, from results/"
 	@echo "make bench  measure the hot paths against their twins"
 	@echo "make clean  remove the environment and caches"
 
@@ -32,6 +33,9 @@ test: lint
 
 slow: $(READY)
 	@$(BIN)/pytest -m slow
+
+results: $(READY)
+	@$(BIN)/python -m widemargin_studies.pages results docs
 
 bench: $(READY)
 	@for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done

@@ -7,6 +7,7 @@ climb is its log, which has the same maximisers and keeps its gradient where the
 from widemargin.method import Method, Nearness, SelfScaledNearness
 from widemargin.perturb.ascent import Ascent, Fixed, Gaussian, InBall, Misclassified, Part, Steepest, ToZero, Uniform
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.boundary_distance import WithBoundaryDistance, projection
 from widemargin.perturb.objectives import (
     Objective,
     clean_entropy,
@@ -88,8 +89,13 @@ def udp_trades(
 
 
 def udp_near(ball: Ball, alpha: float, steps: int, scale: float, measure: Objective = perturbed_log_entropy) -> Method:
-    """Ours: UDP in which samples that were moved less count more: those near the boundary, or with few steps drawn."""
-    return Method(_uncertain(ball, alpha, steps, measure), perturbed_loss, Nearness(scale))
+    """Ours: UDP in which samples near the boundary count more, by exp(-distance / scale).
+
+    Three projections find the distance.  A relative of DyART's weights (Xu et al. 2023), and like MMA, GAIRAT and MAIL
+    a way to let near points decide.
+    """
+    search = WithBoundaryDistance(_uncertain(ball, alpha, steps, measure), projection(ball, steps=3))
+    return Method(search, perturbed_loss, Nearness(scale))
 
 
 def udp_projected(ball: Ball, steps: int = 4) -> Method:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from widemargin.data.toy import LMS5, Cloud, FromSklearn, NarrowCorridor, PointSet, TwoDistances
 from widemargin.method import Method, Nearness
+from widemargin.perturb.ascent import Steepest
 from widemargin.perturb.balls import L2, OPEN, Linf
+from widemargin.perturb.search import Moved, Search
 from widemargin.plan import Plan
 from widemargin.recipes import pgd, standard, udp, udp_near, udp_projected
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import draw_regions, label_grid, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
+from widemargin.rng import Rng
 from widemargin.run import Run
+from widemargin.uncertainty.network import Network
 from widemargin.workers import Workers
 from widemargin_studies import plane
 
@@ -37,6 +42,29 @@ class Rescaled:
     def draw(self) -> Cloud:
         cloud = self.data.draw()
         return Cloud(self.times * cloud.points, cloud.labels)
+
+
+@dataclass(frozen=True)
+class DrawnSteps:
+    """A control: the same search, whose number of steps is all that tells a sample's distance."""
+
+    search: Search
+
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
+        ascent = self.search.ascent
+        assert isinstance(ascent.step, Steepest)
+        counts = ascent.steps.draw(len(inputs), rng)
+        search = replace(self.search, ascent=replace(ascent, steps=_Given(ascent.steps.most, counts)))
+        return Moved(search(network, inputs, labels, rng).delta, ascent.step.size * counts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    most: int
+    counts: Tensor
+
+    def draw(self, rows: int, rng: Rng) -> Tensor:
+        return self.counts
 
 
 # Seeds of data and of networks on which no setting was chosen; the corridor is the same for all.

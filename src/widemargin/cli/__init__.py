@@ -21,6 +21,8 @@ from widemargin.cli.compare import Compare
 from widemargin.cli.kept import Export, Resume, Runs
 from widemargin.cli.train import Train
 from widemargin.report import study
+from widemargin.report.document import Report
+from widemargin.report.results import keep
 from widemargin.report.store import Store
 from widemargin.workers import Workers
 
@@ -93,9 +95,13 @@ class StudyReport:
     """Folder of stored results."""
     out: Path = Path("reports")
     """Folder for the report; each study gets its own inside."""
+    keep: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """Folder for verdicts and tables as one small JSON file, NAME.json, from which pages can be made.  [none]"""
 
     def __call__(self, console: rich.console.Console) -> None:
-        _report(study.load(self.name), Store(self.runs), self.out / self.name, console)
+        report = _report(study.load(self.name), Store(self.runs), self.out / self.name, console)
+        if self.keep is not None:
+            console.print(f"  {keep(report, self.name, self.keep)}", highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -170,11 +176,12 @@ def _run_and_report(name: str, out: Path, runs: Path, workers: int, console: ric
     _report(found, store, out, console)
 
 
-def _report(found: study.Study, store: Store, out: Path, console: rich.console.Console) -> None:
+def _report(found: study.Study, store: Store, out: Path, console: rich.console.Console) -> Report:
     report = found.report(store)
     report.print(console)
     for path in report.write(out):
         console.print(f"  {path}", highlight=False, soft_wrap=True)
+    return report
 
 
 def _about(minutes: float) -> str:

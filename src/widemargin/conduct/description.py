@@ -35,6 +35,7 @@ from widemargin.perturb.ascent import (
     Whole,
 )
 from widemargin.perturb.balls import L1, L2, Box, Linf
+from widemargin.perturb.boundary_distance import WithBoundaryDistance
 from widemargin.perturb.objectives import Objective, Term
 from widemargin.perturb.search import InTrainMode, Search, Unperturbed
 from widemargin.plan import (
@@ -94,7 +95,20 @@ _ASCENT = (
     Uniform,
     Whole,
 )
-_METHODS = (Method, Search, InTrainMode, Unperturbed, Even, Nearness, SelfScaledNearness, Linf, L2, L1, Box)
+_METHODS = (
+    Method,
+    Search,
+    WithBoundaryDistance,
+    InTrainMode,
+    Unperturbed,
+    Even,
+    Nearness,
+    SelfScaledNearness,
+    Linf,
+    L2,
+    L1,
+    Box,
+)
 _PLANS = (
     Plan,
     Epochs,

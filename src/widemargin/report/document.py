@@ -99,7 +99,7 @@ class Report:
         parts += [f"- **{v.word}**: {v.claim}  \n  {v.evidence}" for v in self.verdicts]
         parts += [table.markdown() for table in self.tables]
         parts += [f"![{picture.caption}]({picture.name}.png)\n\n{picture.caption}" for picture in self.pictures]
-        return "\n\n".join([*parts, self.settings, _versions()]) + "\n"
+        return "\n\n".join([*parts, self.settings, versions()]) + "\n"
 
     def html(self) -> str:
         """One page that needs nothing else."""
@@ -117,7 +117,7 @@ class Report:
         return page(
             self.title,
             f"<p>{escape(self.summary)}</p>{tables}{pictures}{f'<ul>{verdicts}</ul>' if verdicts else ''}"
-            f"<footer><p>{escape(self.settings)}</p><p>{escape(_versions())}</p></footer>",
+            f"<footer><p>{escape(self.settings)}</p><p>{escape(versions())}</p></footer>",
         )
 
 
@@ -129,7 +129,7 @@ def page(title: str, body: str) -> str:
     )
 
 
-def _versions() -> str:
+def versions() -> str:
     from importlib.metadata import version
 
     return (

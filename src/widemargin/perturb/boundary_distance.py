@@ -1,0 +1,38 @@
+"""How far is each sample from the boundary?  Found beside a search that stops short of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from widemargin.perturb.ascent import Ascent, Fixed, ToZero
+from widemargin.perturb.balls import Ball
+from widemargin.perturb.objectives import perturbed_gap
+from widemargin.perturb.search import Moved, Search
+from widemargin.rng import Rng
+from widemargin.uncertainty.network import Network
+
+
+def projection(ball: Ball, steps: int) -> Search:
+    """To the boundary between the two likeliest classes, by projections onto its linear form; needs no label."""
+    return Search(-perturbed_gap, ball, Ascent(Fixed(steps), ToZero(ball.radius)))
+
+
+@dataclass(frozen=True)
+class WithBoundaryDistance:
+    """Points go where `search` takes them; how far each is from the boundary is the length of the way of `to_boundary`.
+
+    The length of a walk does not tell: a search that draws its number of steps has mostly walked as far as it drew.
+    """
+
+    search: Search
+    to_boundary: Search
+
+    @property
+    def takes_unlabelled(self) -> bool:
+        return self.search.takes_unlabelled and self.to_boundary.takes_unlabelled
+
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
+        delta, _ = self.search(network, inputs, labels, rng)
+        return Moved(delta, self.to_boundary(network, inputs, labels, rng).way)
