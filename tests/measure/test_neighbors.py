@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from widemargin.data.labelled import Labelled, Origin
-from widemargin.measure.neighbors import nearest_of_another_class
+from widemargin.measure.neighbors import nearest_of_another_class, nearest_of_another_class_linf
 
 NOWHERE = Origin("made up", "none")
 
@@ -27,10 +27,31 @@ def test_blocks_find_what_brute_force_finds(rows_at_once: int) -> None:
     assert done[-1] == 53
 
 
+@pytest.mark.parametrize("shape", [(3, 9, 10), (1, 4, 4), (7,)], ids=str)
+@pytest.mark.parametrize("rows_at_once", [5, 200])
+def test_in_linf_too(shape: tuple[int, ...], rows_at_once: int) -> None:
+    rng = torch.Generator().manual_seed(3)
+    # Smooth images, as photographs are: their means tell most pairs apart.
+    stored = (
+        torch.rand(150, *(1 for _ in shape), generator=rng) * 150 + 100 * torch.rand(150, *shape, generator=rng)
+    ).byte()
+    labels = torch.randint(0, 3, (150,), generator=rng)
+    found = Labelled(stored, labels, (0, 1, 2), NOWHERE, white=255)
+    flat = found.points.flatten(1)
+    distances = torch.cdist(flat, flat, p=torch.inf)
+    distances[labels[:, None] == labels] = torch.inf
+    done: list[int] = []
+    neighbors = nearest_of_another_class_linf(found, rows_at_once, done.append)
+    torch.testing.assert_close(neighbors.distance, distances.amin(1).double())
+    assert torch.equal(distances[torch.arange(150), neighbors.row], distances.amin(1))
+    assert done[-1] == 150
+
+
 def test_a_copy_with_another_label_is_at_distance_zero() -> None:
     stored = torch.full((2, 1, 4, 4), 200, dtype=torch.uint8)
     twins = Labelled(stored, torch.tensor([0, 1]), ("a", "b"), NOWHERE, white=255)
     assert nearest_of_another_class(twins).distance.tolist() == [0.0, 0.0]
+    assert nearest_of_another_class_linf(twins).distance.tolist() == [0.0, 0.0]
 
 
 def test_one_class_has_no_other() -> None:

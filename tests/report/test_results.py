@@ -33,5 +33,5 @@ def test_what_is_missing_or_was_changed_is_not_told(tmp_path: Path) -> None:
         section("some", tmp_path)
     path = keep(REPORT, "some", tmp_path)
     path.write_text(path.read_text().replace("1.0", "9.0"))
-    with pytest.raises(ValueError, match="is damaged .its checksum differs.: report the study again"):
+    with pytest.raises(ValueError, match=r"is damaged .its checksum differs.: report the study again"):
         section("some", tmp_path)
