@@ -84,8 +84,8 @@ def report(store: Store) -> Report:
         (
             *(_spread(norm, values) for norm, values in distances.items()),
             Verdict(
-                "In pixel space, the l-infinity balls of LDP's published radii reach images of other classes, as Fig. 1 "
-                "draws it.",
+                "In pixel space, the l-infinity balls of LDP's published radii reach images of other classes, as in "
+                "Fig. 1.",
                 smallest / 2 < max(LDP),
                 f"the two nearest images of different classes are {smallest:.3f} apart, so that radii up to "
                 f"{smallest / 2:.3f} are admissible for all; LDP's radii are {', '.join(f'{eps:g}' for eps in LDP)}. "
