@@ -15,6 +15,7 @@ from widemargin.report.figures import BOUNDARY, Array, draw_regions, panels
 from widemargin.report.figures import Picture as Panel
 from widemargin.report.store import Store, Stored
 from widemargin.report.tables import Table
+from widemargin.report.verdicts import exactly, in_most_seeds
 from widemargin.run import key_of
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
@@ -142,22 +143,22 @@ def verdicts(found: list[Stored]) -> tuple[Verdict, ...]:
     return (
         Verdict(
             f"Distances are measured to {ERROR:g}.",
-            changed <= ERROR,
+            exactly(changed <= ERROR),
             f"the last refinement changes none of {sum(each.margin.size for each in own)} by more than {changed:.1e}",
         ),
         Verdict(
             "The nearest-neighbour boundary gives every point at least its best margin.",
-            short <= ERROR and sum(each.errors for each in own) == 0,
+            exactly(short <= ERROR and sum(each.errors for each in own) == 0),
             f"no point falls short by more than {short:.1e}; errors: {' '.join(str(each.errors) for each in own)}",
         ),
         Verdict(
             "Its smallest margin is m*: it is a max-margin boundary.",
-            bool(off <= ERROR),
+            exactly(bool(off <= ERROR)),
             f"differs from m* by at most {off:.1e}; m* = {' '.join(f'{each.best.min():.4f}' for each in own)}",
         ),
         Verdict(
             "A boundary that uses x alone separates the classes, with less margin: the price of the simplicity bias.",
-            min(kept) > 0 and max(kept) < 1,
+            in_most_seeds([0 < share < 1 for share in kept]),
             f"it keeps {100 * np.mean(kept):.0f} % of m* on average, {100 * min(kept):.0f} to {100 * max(kept):.0f} % "
             f"over {len(kept)} data seeds",
         ),

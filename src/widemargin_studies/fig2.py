@@ -16,6 +16,7 @@ from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
+from widemargin.report.verdicts import exactly
 from widemargin.run import key_of
 from widemargin.workers import Job, Tick, Workers
 
@@ -86,7 +87,7 @@ def report(store: Store) -> Report:
             Verdict(
                 "In pixel space, the l-infinity balls of LDP's published radii reach images of other classes, as in "
                 "Fig. 1.",
-                smallest / 2 < max(LDP),
+                exactly(smallest / 2 < max(LDP)),
                 f"the two nearest images of different classes are {smallest:.3f} apart, so that radii up to "
                 f"{smallest / 2:.3f} are admissible for all; LDP's radii are {', '.join(f'{eps:g}' for eps in LDP)}. "
                 "Why large radii hurt LDP on images is therefore not what Fig. 1 draws",
@@ -105,7 +106,7 @@ def _spread(norm: str, values: NDArray[Any]) -> Verdict:
     low, high = np.quantile(values, (0.05, 0.95))
     return Verdict(
         f"Distances between classes are non-isotropic in {norm} (95 % quantile at least {SPREAD:g} times the 5 % one).",
-        bool(high >= SPREAD * low),
+        exactly(bool(high >= SPREAD * low)),
         f"5 %: {low:.3g}, 95 %: {high:.3g}, ratio {high / low:.2f}; smallest {values.min():.3g}, largest "
         f"{values.max():.3g}",
     )

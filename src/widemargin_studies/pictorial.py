@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +24,7 @@ from widemargin.recipes import standard
 from widemargin.report.figures import BEST, BOUNDARY, COLOURS, Array, bare, draw_points
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
+from widemargin.report.verdicts import Outcome, in_most_seeds
 from widemargin.rng import Rng
 from widemargin.run import Run, key_of
 from widemargin.uncertainty.abreast import Abreast
@@ -192,6 +193,11 @@ def apart(found: Mapping[Case, Moves], norm: str, radius: float) -> Array:
     """[seed, point]: how far LDP's end and UDP's are from each other."""
     ends = [found[norm, radius, name].end for name in OBJECTIVES]
     return np.asarray(np.linalg.norm(ends[0] - ends[1], axis=-1))
+
+
+def in_most(seen: Iterable[Array]) -> Outcome:
+    """Is it so of all points, in every one of these [seed, point], with most seeds?"""
+    return in_most_seeds(np.all(np.concatenate(list(seen), axis=1), axis=1).tolist())
 
 
 def table(found: Mapping[Case, Moves], radii: Sequence[float]) -> Table:

@@ -16,7 +16,11 @@ def report() -> Report:
         "Title & more",
         "What was asked?",
         "Seeds 0..4.",
-        (Verdict("UDP <stops> at E[w].", True, "0 of 66"), Verdict("TRADES fails.", False, "0 errors")),
+        (
+            Verdict("UDP <stops> at E[w].", "held", "0 of 66"),
+            Verdict("TRADES fails.", "not held", "0 errors", printed="held"),
+            Verdict("Nobody knows.", "undecided", "1 of 2"),
+        ),
         (Table("Margins", ("method", "worst"), (("udp", "0.83 ± 0.05"),), "Note."),),
         (Picture("fig", figure, "A 'quoted' caption"),),
     )
@@ -30,7 +34,7 @@ def test_the_page_is_self_contained_and_escaped(tmp_path: Path) -> None:
     assert not re.search(r"(href|src)=['\"]http", page)
     assert "Title &amp; more" in page
     assert "UDP &lt;stops&gt; at E[w]." in page
-    assert page.count("class='good'") == page.count("class='bad'") == 1
+    assert page.count("class='good'") == page.count("class='bad'") == page.count("class='doubtful'") == 1
 
 
 def test_markdown_and_terminal_say_the_same(tmp_path: Path) -> None:
@@ -38,7 +42,15 @@ def test_markdown_and_terminal_say_the_same(tmp_path: Path) -> None:
     report().print(rich.console.Console(file=out, width=120))
     report().write(tmp_path)
     for text in (out.getvalue(), (tmp_path / "report.md").read_text()):
-        for words in ("Title & more", "0.83 ± 0.05", "not held", "TRADES fails.", "0 of 66", "E[w]"):
+        for words in (
+            "Title & more",
+            "0.83 ± 0.05",
+            "not held (the paper's own numbers: held)",
+            "undecided",
+            "TRADES fails.",
+            "0 of 66",
+            "E[w]",
+        ):
             assert words in text
 
 

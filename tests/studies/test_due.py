@@ -11,6 +11,7 @@ from widemargin.perturb.search import Search
 from widemargin.plan import Adam, Plan, Updates
 from widemargin.recipes import pgd, standard, udp
 from widemargin.report.store import Store
+from widemargin.report.verdicts import Outcome
 from widemargin.run import DeepKernelGP
 from widemargin.workers import Workers
 from widemargin_studies import app_due_attacks, app_due_training, due, plane
@@ -62,20 +63,21 @@ def test_training_runs_once_and_is_reported(tiny: Workers, tmp_path: Path, monke
 
 
 def ends(margin: list[float], away: float = 0.0) -> list[Ends]:
-    return [Ends(np.array(margin), np.ones(len(margin)), np.full(len(margin), away))]
+    """With five seeds that agree; fewer would decide nothing."""
+    return [Ends(np.array(margin), np.ones(len(margin)), np.full(len(margin), away))] * 5
 
 
 @pytest.mark.parametrize(
-    ("pgd_ends", "udp_ends", "held"),
+    ("pgd_ends", "udp_ends", "outcomes"),
     [
-        (ends([-1.0, 0.1]), ends([-0.1, 1.0], away=0.6), [True, True, True]),
-        (ends([-0.1, 0.1]), ends([-0.1, 1.0], away=0.4), [False, True, False]),
-        (ends([-1.0, -1.0]), ends([-0.2, 1.0], away=0.6), [True, False, False]),
+        (ends([-1.0, 0.1]), ends([-0.1, 1.0], away=0.6), ["held", "held", "held"]),
+        (ends([-0.1, 0.1]), ends([-0.1, 1.0], away=0.4), ["not held", "held", "not held"]),
+        (ends([-1.0, -1.0]), ends([-0.2, 1.0], away=0.6), ["held", "not held", "not held"]),
     ],
     ids=["the paper", "overshoot is no crossing", "udp crosses"],
 )
-def test_verdicts_of_attacks(pgd_ends: list[Ends], udp_ends: list[Ends], held: list[bool]) -> None:
-    assert [verdict.held for verdict in app_due_attacks.verdicts(pgd_ends, udp_ends)] == held
+def test_verdicts_of_attacks(pgd_ends: list[Ends], udp_ends: list[Ends], outcomes: list[Outcome]) -> None:
+    assert [verdict.outcome for verdict in app_due_attacks.verdicts(pgd_ends, udp_ends)] == outcomes
 
 
 def test_verdicts_of_training() -> None:
@@ -83,7 +85,9 @@ def test_verdicts_of_training() -> None:
         margin = np.where(np.arange(10) < wrong, -1.0, 1.0)
         return {"margin": margin, "best": np.ones(10), "lead": np.linspace(-1, 1, 20) + shift}
 
-    found = {"clean": [arrays(0, 0.0)], "PGD-50": [arrays(4, 0.5)], "UDP-50": [arrays(0, 0.1)]}
-    assert [verdict.held for verdict in app_due_training.verdicts(found)] == [True, True, True]
+    found = {"clean": [arrays(0, 0.0)] * 5, "PGD-50": [arrays(4, 0.5)] * 5, "UDP-50": [arrays(0, 0.1)] * 5}
+    assert [verdict.outcome for verdict in app_due_training.verdicts(found)] == ["held"] * 3
+    few = {name: own[:3] for name, own in found.items()}
+    assert [verdict.outcome for verdict in app_due_training.verdicts(few)] == ["undecided"] * 3
     swapped = {"clean": found["clean"], "PGD-50": found["UDP-50"], "UDP-50": found["PGD-50"]}
-    assert [verdict.held for verdict in app_due_training.verdicts(swapped)] == [False, False, False]
+    assert [verdict.outcome for verdict in app_due_training.verdicts(swapped)] == ["not held"] * 3

@@ -64,6 +64,7 @@ def test_the_study_runs_and_tells_ldp_from_udp(tmp_path: Path, monkeypatch: pyte
     losses = {case: max(store.load(run.key).numbers["loss"] for run in own) for case, own in runs.items()}
     assert losses["LDP-PGD", 3.0] > 0.6 > losses["UDP-PGD", 3.0]
     report = study.report(store)
-    held = [verdict.held for verdict in report.verdicts]
-    assert held[:5] == [True, True, False, True, False]
+    # Two seeds tell nothing about the discrete algorithm.
+    outcomes = [verdict.outcome for verdict in report.verdicts]
+    assert outcomes[:5] == ["held", "held", "not held", "undecided", "not held"]
     assert len([path for path in report.write(tmp_path / "report") if path.suffix == ".png"]) == 2

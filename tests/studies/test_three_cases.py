@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from widemargin.report.verdicts import Outcome
 from widemargin_studies import app_three_cases as study
 from widemargin_studies import pictorial
 from widemargin_studies.pictorial import Case, Moves
@@ -21,21 +22,19 @@ def ideal(beyond_by: float = 0.0) -> dict[Case, Moves]:
 
 
 def test_the_drawing_of_the_paper_holds_in_every_case() -> None:
-    assert [verdict.held for verdict in study.verdicts(ideal())] == [True] * 5
+    assert [verdict.outcome for verdict in study.verdicts(ideal())] == ["held"] * 5
 
 
-@pytest.mark.parametrize(("beyond_by", "held"), [(0.5 * pictorial.STEP, True), (2 * pictorial.STEP, False)])
-def test_udp_may_cross_by_one_step_only(beyond_by: float, held: bool) -> None:
-    assert study.verdicts(ideal(beyond_by))[3].held is held
+@pytest.mark.parametrize(("beyond_by", "outcome"), [(0.5 * pictorial.STEP, "held"), (2 * pictorial.STEP, "not held")])
+def test_udp_may_cross_by_one_step_only(beyond_by: float, outcome: Outcome) -> None:
+    assert study.verdicts(ideal(beyond_by))[3].outcome == outcome
 
 
 def test_a_udp_that_goes_all_the_way_is_not_adaptive() -> None:
     found = ideal()
     for norm, radius, name in found:
         found[norm, radius, name] = found[norm, radius, "LDP"]
-    held = [verdict.held for verdict in study.verdicts(found)]
-    assert held[:3] == [True] * 3
-    assert held[3:] == [False] * 2
+    assert [verdict.outcome for verdict in study.verdicts(found)] == ["held"] * 3 + ["not held"] * 2
 
 
 def test_the_table_has_a_row_for_every_search() -> None:

@@ -16,6 +16,7 @@ from rich import markup
 
 from widemargin.report import figures
 from widemargin.report.tables import Table
+from widemargin.report.verdicts import Outcome
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#fff;max-width:1100px;margin:2rem auto;padding:0 1rem}
@@ -32,21 +33,26 @@ Tone = Literal["good", "doubtful", "bad"]
 _COLOURS: dict[Tone, str] = {"good": "green", "doubtful": "yellow", "bad": "red"}
 
 
+_TONES: dict[Outcome, Tone] = {"held": "good", "not held": "bad", "undecided": "doubtful"}
+
+
 @dataclass(frozen=True)
 class Verdict:
     """One claim, whether it held here, and the numbers that say so."""
 
     claim: str
-    held: bool
+    outcome: Outcome
     evidence: str
+    printed: Outcome | None = None
+    """What the same criterion says of the numbers that the paper prints, if it prints any."""
 
     @property
     def word(self) -> str:
-        return "held" if self.held else "not held"
+        return self.outcome if self.printed is None else f"{self.outcome} (the paper's own numbers: {self.printed})"
 
     @property
     def tone(self) -> Tone:
-        return "good" if self.held else "bad"
+        return _TONES[self.outcome]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from widemargin.report.figures import Picture as Regions
 from widemargin.report.figures import draw_regions, draw_reliability, label_grid, panels
 from widemargin.report.store import Stored
 from widemargin.report.tables import Table, mean_std
+from widemargin.report.verdicts import exactly
 from widemargin.run import DeepKernelGP
 from widemargin_studies import fig3, plane
 from widemargin_studies.estimators.cells import (
@@ -71,17 +72,17 @@ def verdicts(found: Mapping[Data, Found]) -> tuple[Verdict, ...]:
             Verdict(
                 f"{fig3.TITLES[data]}: some cell has a worst margin that is wider with each of its seeds than that of "
                 "the single network with entropy with any.",
-                bool(wider[data]),
+                exactly(bool(wider[data])),
                 _counted(wider[data], found[data]),
             )
             for data in PLANE
         ),
-        Verdict("The same one does on both sets.", bool(both), _listed(both)),
+        Verdict("The same one does on both sets.", exactly(bool(both)), _listed(both)),
         *(
             Verdict(
                 f"Digits: some cell has a better {name}, with every seed by more than two std of the mean paired "
                 "difference over test images.",
-                bool(better),
+                exactly(bool(better)),
                 _counted(better, digits),
             )
             for name, better in (
@@ -92,7 +93,7 @@ def verdicts(found: Mapping[Data, Found]) -> tuple[Verdict, ...]:
         *(
             Verdict(
                 f"Digits: {called} depends more on the estimator than on the measure that UDP climbs.",
-                between > within,
+                exactly(between > within),
                 f"std of the estimators' means {between:.{digit}f}; root mean variance between the measures of an "
                 f"estimator {within:.{digit}f}",
             )
@@ -140,7 +141,7 @@ def _information(found: Found) -> Verdict:
     return Verdict(
         "Digits: mutual information tells turned digits from others better than entropy does, for every estimator "
         "with several members (mean AUROC over measures and seeds).",
-        all(information > entropy for information, entropy in means.values()),
+        exactly(all(information > entropy for information, entropy in means.values())),
         "; ".join(f"{kind} {information:.3f} and {entropy:.3f}" for kind, (information, entropy) in means.items()),
     )
 
