@@ -1,5 +1,6 @@
 """Several processes train what one would: with real processes, started by torchrun."""
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -69,6 +70,13 @@ def begun(out: Path, processes: int, epochs: int, *more: str) -> "subprocess.Pop
     return subprocess.Popen(
         [sys.executable, *command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
+
+
+def once_saved(launcher: "subprocess.Popen[str]", out: Path) -> list[int]:
+    """The processes that train, when there is a checkpoint."""
+    while not (out / "checkpoint.safetensors").exists():
+        time.sleep(0.2)
+    return [int(child) for child in Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()]
 
 
 def losses(folder: Path) -> list[float]:
@@ -171,10 +179,8 @@ def test_torchrun_trains_what_one_process_does(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_worker_is_started_again_and_goes_on(tmp_path: Path) -> None:
     process = begun(tmp_path / "a", 2, epochs=30)
-    while not (tmp_path / "a" / "checkpoint.safetensors").exists():
-        time.sleep(0.2)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    os.kill(int(children[-1]), signal.SIGKILL)
+    children = once_saved(process, tmp_path / "a")
+    os.kill(children[-1], signal.SIGKILL)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert "going on after update" in said
@@ -186,11 +192,15 @@ def test_a_killed_worker_is_started_again_and_goes_on(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_torchrun_takes_its_processes_along(tmp_path: Path) -> None:
     launcher = begun(tmp_path / "a", 2, epochs=3000)
-    while not (tmp_path / "a" / "checkpoint.safetensors").exists():
-        time.sleep(0.2)
+    children = once_saved(launcher, tmp_path / "a")
     launcher.kill()
-    # Their common output ends when the last of them does.
-    launcher.communicate(timeout=60)
+    try:
+        # Their common output ends when the last of them does.
+        launcher.communicate(timeout=60)
+    finally:
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("rows", "count"), [(6, 2), (7, 2), (7, 3), (33, 2), (256, 3)])
