@@ -4,6 +4,7 @@ import torch
 import widemargin as wm
 from widemargin import Even, Nearness, SelfScaledNearness
 from widemargin.method import Weight
+from widemargin.perturb.search import Moved
 
 WAYS = torch.tensor([[0.1, 0.2, 0.4, 0.9], [3.0, 1.0, 2.0, 1.0]], dtype=torch.float64)
 
@@ -29,6 +30,20 @@ def test_a_scale_of_its_own_does_not_care_about_units() -> None:
 def test_samples_on_the_boundary_do_not_break_the_scale() -> None:
     shares = SelfScaledNearness()(torch.tensor([[0.0, 0.0, 1.0]]))
     torch.testing.assert_close(shares, torch.tensor([[0.5, 0.5, 0.0]]))
+
+
+@pytest.mark.parametrize("weight", [Even(), Nearness(0.3), SelfScaledNearness()], ids=repr)
+def test_parts_of_a_batch_with_their_weights_in_it_make_up_its_loss(weight: Weight) -> None:
+    network = wm.Single(wm.at_input(wm.MLP(2, 4, 2).double()))
+    inputs, labels, moved = torch.randn(5, 2).double(), torch.tensor([0, 1, 1, 0, 1]), torch.randn(5, 2).double()
+    method = wm.Method(wm.standard().perturb, wm.perturbed_loss, weight)
+    way = moved.norm(dim=1)
+    weights = method.weights(way)
+    parts = [
+        method.loss(network, inputs[rows], labels[rows], Moved(moved[rows], way[rows]), weights[rows])
+        for rows in (slice(0, 2), slice(2, 5))
+    ]
+    torch.testing.assert_close(sum(parts), method.loss(network, inputs, labels, Moved(moved, way)))
 
 
 @pytest.mark.parametrize(

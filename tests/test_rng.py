@@ -49,3 +49,15 @@ def test_bad_seeds_are_refused() -> None:
         Rng.seeded()
     with pytest.raises(ValueError, match=r"^a seed must be a whole number >= 0, got -1$"):
         Rng.seeded(-1)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "normal", "integers"])
+def test_shares_of_a_draw_are_the_whole_draw(kind: str) -> None:
+    shares = [range(3), range(3, 7), range(7, 11)]
+    together = torch.cat([draw(kind, Rng.seeded(3).for_share(share, 11), len(share)) for share in shares])
+    assert torch.equal(together, draw(kind, Rng.seeded(3), 11))
+
+
+def test_a_share_has_a_draw_for_each_of_its_rows() -> None:
+    with pytest.raises(ValueError, match=r"^several processes must each draw for the 4 rows of their share, got 1"):
+        Rng.seeded(3).for_share(range(3, 7), 11).integers(1, 9, 1)

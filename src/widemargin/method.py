@@ -13,7 +13,7 @@ from torch import Tensor
 
 from widemargin.perturb.objectives import Objective, Pair
 from widemargin.perturb.search import Moved, Perturbation
-from widemargin.shapes import Labels, Points
+from widemargin.shapes import Labels, PerSample, Points
 from widemargin.uncertainty.network import Network
 
 Ways = Float[Tensor, "networks rows"]
@@ -87,11 +87,20 @@ class Method:
         """Are rows without a label of any use to it?  A perturbation of one's own must say so."""
         return self.criterion.takes_unlabelled and bool(getattr(self.perturb, "takes_unlabelled", False))
 
-    def loss(self, network: Network, inputs: Points, labels: Labels, moved: Moved) -> Tensor:
-        """The number to descend.  Networks abreast each have their own mean; the sum keeps their gradients apart."""
+    def weights(self, way: PerSample, abreast: int = 1) -> PerSample:
+        """How much each sample of a batch counts; for every network abreast they add up to 1."""
+        return self.weight(way.unflatten(0, (abreast, -1))).flatten()
+
+    def loss(
+        self, network: Network, inputs: Points, labels: Labels, moved: Moved, weights: PerSample | None = None
+    ) -> Tensor:
+        """The number to descend.  Networks abreast each have their own mean; the sum keeps their gradients apart.
+
+        The weights are those of this batch; if it is part of a larger one, give those that it has there.
+        """
         encoded = network.encode(inputs)
         clean = cache(lambda: network.logits(encoded))
         perturbed = cache(lambda: network.logits(encoded + moved.delta))
-        values = self.criterion(Pair(labels, clean, perturbed)).unflatten(0, (network.abreast, -1))
-        shares = self.weight(moved.way.unflatten(0, (network.abreast, -1)))
-        return (shares * values).sum() + network.penalty()  # type: ignore[no-any-return]
+        values = self.criterion(Pair(labels, clean, perturbed))
+        weights = self.weights(moved.way, network.abreast) if weights is None else weights
+        return (weights * values).sum() + network.penalty()

@@ -15,20 +15,17 @@ from torch import Generator, Tensor
 class Rng:
     """One generator per network; with several networks abreast, each fills its own block of rows.
 
-    A network's draws therefore do not depend on how many others are trained beside it.  A process that has one of
-    `count` equal shares of a batch draws for the whole batch and keeps its own: together they draw what one would.
+    A network's draws therefore do not depend on how many others are trained beside it.  A process that has a share of a
+    batch draws for the whole batch and keeps its own rows: together they draw what one would.
     """
 
     generators: tuple[Generator, ...]
-    rank: int = 0
-    count: int = 1
+    share: range | None = None
+    whole: int = 0
 
-    def __post_init__(self) -> None:
-        if self.count > 1 and len(self.generators) > 1:
-            raise ValueError(f"several processes train one network, got {len(self.generators)} abreast")
-
-    def for_share(self, rank: int, count: int) -> Rng:
-        return replace(self, rank=rank, count=count)
+    def for_share(self, share: range, whole: int) -> Rng:
+        """For these rows of a batch of so many."""
+        return replace(self, share=share, whole=whole)
 
     @classmethod
     def seeded(cls, *seeds: int, purpose: str = "", device: torch.device | str = "cpu") -> Rng:
@@ -45,15 +42,15 @@ class Rng:
 
     def integers(self, low: int, high: int, rows: int) -> Tensor:
         """Whole numbers in low..high, both ends included."""
-        share = self._share(rows) * self.count
-        drawn = [torch.randint(low, high + 1, (share,), generator=g, device=g.device) for g in self.generators]
+        shape = (self._block(self._all(rows)),)
+        drawn = [torch.randint(low, high + 1, shape, generator=g, device=g.device) for g in self.generators]
         return self._own(torch.cat(drawn))
 
     def permutations(self, rows: int) -> Tensor:
         """[networks, rows / networks]: row numbers, shuffled inside each network's own block."""
-        share = self._share(rows)
-        shuffled = [torch.randperm(share, generator=g, device=g.device) for g in self.generators]
-        return torch.stack([block * share + order for block, order in enumerate(shuffled)])
+        size = self._block(rows)
+        shuffled = [torch.randperm(size, generator=g, device=g.device) for g in self.generators]
+        return torch.stack([block * size + order for block, order in enumerate(shuffled)])
 
     @contextmanager
     def as_global(self) -> Iterator[None]:
@@ -63,17 +60,28 @@ class Rng:
             yield
 
     def _by_block(self, like: Tensor, draw: Callable[..., Tensor]) -> Tensor:
-        shape = (self._share(len(like)) * self.count, *like.shape[1:])
+        shape = (self._block(self._all(len(like))), *like.shape[1:])
         drawn = [draw(shape, generator=g, dtype=like.dtype, device=like.device) for g in self.generators]
         return self._own(drawn[0] if len(drawn) == 1 else torch.cat(drawn))
 
-    def _own(self, drawn: Tensor) -> Tensor:
-        return drawn if self.count == 1 else drawn.tensor_split(self.count)[self.rank]
+    def _all(self, rows: int) -> int:
+        """How many are drawn where so many are asked for."""
+        if self.share is None:
+            return rows
+        if rows != len(self.share):
+            raise ValueError(
+                f"several processes must each draw for the {len(self.share)} rows of their share, got {rows} rows: "
+                "train in one process"
+            )
+        return self.whole
 
-    def _share(self, rows: int) -> int:
-        share, rest = divmod(rows, len(self.generators))
+    def _own(self, drawn: Tensor) -> Tensor:
+        return drawn if self.share is None else drawn[self.share.start : self.share.stop]
+
+    def _block(self, rows: int) -> int:
+        size, rest = divmod(rows, len(self.generators))
         assert rest == 0, f"{rows} rows do not divide among {len(self.generators)} generators"
-        return share
+        return size
 
 
 def _mixed(seed: int, purpose: str) -> int:

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import queue
+import pickle
+import signal
 import threading
+import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 Tick = Callable[[int], None]
 """Called by a job with the number of its steps done so far."""
-
-
-class Ticks(Protocol):
-    """A queue that processes share: which job, and how many of its steps are done."""
-
-    def put(self, tick: tuple[int, int]) -> None: ...
-    def get(self, block: bool = True, timeout: float | None = None) -> tuple[int, int]: ...
 
 
 @dataclass(frozen=True)
@@ -49,99 +56,182 @@ class Workers:
             raise ValueError(f"there must be at least 1 worker, got {self.count}")
 
     def do(self, jobs: Sequence[Job], title: str) -> None:
+        """All of them; the first that fails ends the others, and its error is raised here."""
         if not jobs:
             return
         columns = (TextColumn("{task.description:<38}"), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console) as bars:
-            total = bars.add_task(title, total=sum(job.steps for job in jobs))
-            if min(self.count, len(jobs)) == 1:
-                self._here(jobs, bars, total)
+        with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console) as progress:
+            board = _Board(progress, progress.add_task(title, total=sum(job.steps for job in jobs)))
+            count = min(self.count, len(jobs))
+            if count == 1:
+                _do_here(jobs, board)
             else:
-                self._in_processes(jobs, bars, total)
-
-    def _here(self, jobs: Sequence[Job], bars: Progress, total: Any) -> None:
-        done = 0
-        for job in jobs:
-            bar = bars.add_task(f"  {job.name}", total=job.steps)
-
-            def tick(steps: int, bar: Any = bar, before: int = done) -> None:
-                bars.update(bar, completed=steps)
-                bars.update(total, completed=before + steps)
-
-            with _one_thread():
-                job.function(*job.arguments, tick)
-            done += job.steps
-            bars.update(total, completed=done)
-            bars.remove_task(bar)
-
-    def _in_processes(self, jobs: Sequence[Job], bars: Progress, total: Any) -> None:
-        context = multiprocessing.get_context("spawn")
-        with (
-            context.Manager() as manager,
-            ProcessPoolExecutor(self.count, mp_context=context, initializer=_end_with_parent) as pool,
-        ):
-            ticks: Ticks = manager.Queue()
-            running = {pool.submit(_work, job, number, ticks): number for number, job in enumerate(jobs)}
-            shown: dict[int, Any] = {}
-            done = [0] * len(jobs)
-            try:
-                while running:
-                    for future in [future for future in running if future.done()]:
-                        number = running.pop(future)
-                        future.result()
-                        done[number] = jobs[number].steps
-                        if number in shown:
-                            bars.remove_task(shown.pop(number))
-                    self._drain(ticks, jobs, bars, shown, done, set(running.values()))
-                    bars.update(total, completed=sum(done))
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-
-    def _drain(
-        self,
-        ticks: Ticks,
-        jobs: Sequence[Job],
-        bars: Progress,
-        shown: dict[int, Any],
-        done: list[int],
-        running: set[int],
-    ) -> None:
-        try:
-            number, steps = ticks.get(timeout=0.2)
-            while True:
-                if number in running:
-                    done[number] = steps
-                    if number not in shown:
-                        shown[number] = bars.add_task(f"  {jobs[number].name}", total=jobs[number].steps)
-                    bars.update(shown[number], completed=steps)
-                number, steps = ticks.get(block=False)
-        except queue.Empty:
-            pass
+                _do_in_processes(jobs, board, count)
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
+@dataclass(frozen=True)
+class _Board:
+    """A bar for all the work above those of the jobs that run."""
+
+    progress: Progress
+    total: TaskID
+    done: dict[TaskID, int] = field(default_factory=dict)
+
+    def begin(self, job: Job) -> _Bar:
+        return _Bar(self, job, self.progress.add_task(f"  {job.name}", total=job.steps))
+
+    def show(self, bar: TaskID, steps: int) -> None:
+        self.done[bar] = steps
+        self.progress.update(bar, completed=steps)
+        self.progress.update(self.total, completed=sum(self.done.values()))
+
+
+@dataclass(frozen=True)
+class _Bar:
+    board: _Board
+    job: Job
+    task: TaskID
+
+    def tick(self, steps: int) -> None:
+        self.board.show(self.task, steps)
+
+    def end(self) -> None:
+        self.tick(self.job.steps)
+        self.board.progress.remove_task(self.task)
+
+
+def _do_here(jobs: Sequence[Job], board: _Board) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        for job in jobs:
+            bar = board.begin(job)
+            job.function(*job.arguments, bar.tick)
+            bar.end()
     finally:
         torch.set_num_threads(before)
 
 
+def _do_in_processes(jobs: Sequence[Job], board: _Board, count: int) -> None:
+    left, bars = deque(jobs), dict[Connection, _Bar]()
+    with _workers(count) as pipes:
+        busy = set(pipes)
+        while busy:
+            ready = wait(busy)
+            for pipe in [pipe for pipe in pipes if pipe in ready]:
+                steps = _heard(pipe)
+                if steps is not None:
+                    bars[pipe].tick(steps)
+                    continue
+                if pipe in bars:
+                    bars.pop(pipe).end()
+                job = left.popleft() if left else None
+                _hand(pipe, job)
+                if job is None:
+                    busy.remove(pipe)
+                else:
+                    bars[pipe] = board.begin(job)
+
+
+@contextmanager
+def _workers(count: int) -> Iterator[list[Connection]]:
+    """Pipes to so many processes.  Nothing else is shared with them, so that nothing is left of them in the end."""
+    context = multiprocessing.get_context("spawn")
+    # It is started with the first process otherwise, and lets interrupts through again when it is.
+    resource_tracker.ensure_running()
+    pipes: list[Connection] = []
+    processes: list[SpawnProcess] = []
+    try:
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs,), daemon=True)
+            with _interrupts_blocked():
+                process.start()
+            theirs.close()
+            pipes.append(ours)
+            processes.append(process)
+        yield pipes
+        for process in processes:
+            process.join()
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.join()
+        for pipe in pipes:
+            pipe.close()
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """For a process that is started meanwhile.  Ctrl-C is sent to all processes; the one that was asked answers it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _heard(pipe: Connection) -> int | None:
+    """Steps of a worker's job, or that it has none."""
+    try:
+        said: int | Exception | None = pipe.recv()
+    except (EOFError, OSError):
+        raise _killed() from None
+    if isinstance(said, Exception):
+        raise said
+    return said
+
+
+def _hand(pipe: Connection, job: Job | None) -> None:
+    """Without a job the worker ends."""
+    try:
+        pipe.send(job)
+    except OSError:
+        raise _killed() from None
+
+
+def _killed() -> BrokenProcessPool:
+    return BrokenProcessPool("a worker process was killed, maybe for want of memory: take fewer workers")
+
+
+def _work(pipe: Connection) -> None:
+    """A worker's whole life."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+
+    def say(what: int | Exception | None) -> None:
+        try:
+            pipe.send(what)
+        except OSError:
+            # Whoever asked is gone.
+            os._exit(1)
+
+    while True:
+        say(None)
+        try:
+            job = pipe.recv()
+            if job is None:
+                return
+            job.function(*job.arguments, say)
+        except Exception as error:  # Whatever goes wrong in a job is for those who asked for it.
+            say(_sendable(error))
+
+
 def _end_with_parent() -> None:
     """A killed command must not leave its workers behind, busy for nobody."""
-
-    def watch() -> None:
-        parent = multiprocessing.parent_process()
-        assert parent is not None
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
-def _work(job: Job, number: int, ticks: Ticks) -> None:
-    with _one_thread():
-        job.function(*job.arguments, lambda steps: ticks.put((number, steps)))
+def _sendable(error: Exception) -> Exception:
+    """The error itself, if it can be pickled, with a note where in the worker it happened."""
+    where = "".join(traceback.format_exception(error))
+    try:
+        sendable: Exception = pickle.loads(pickle.dumps(error))
+    except Exception:  # An exception of somebody's own class can fail to be pickled in any way.
+        sendable = RuntimeError(f"{type(error).__name__}: {error}")
+    sendable.add_note(f"In a worker process:\n{where}")
+    return sendable

@@ -1,5 +1,6 @@
 """Several processes train what one would: with real processes, started by torchrun."""
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -7,37 +8,46 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+import torch.distributed as dist
+from torch import Tensor, nn
 
 import interrupted
 from widemargin import (
+    L2,
     LMS5,
+    OPEN,
+    SGD,
+    Abreast,
     Adam,
+    Cloud,
     CropFlip,
     Epochs,
     Linf,
-    Method,
-    Nearness,
+    Network,
     Plan,
-    Rng,
     Single,
     Training,
     Updates,
     Widths,
     at_input,
     carry_on,
-    perturbed_loss,
+    r_fgsm,
     standard,
+    udp_near,
+    udp_projected,
     udpr,
 )
 from widemargin.files import read_tensors as read
 from widemargin.networks.named import ResNetShape
-from widemargin.train.processes import Together, own_share, with_whole_batch_norm
+from widemargin.shapes import Encoded, MemberLogits, Points
+from widemargin.train.processes import ALONE, Processes, Share, Together, own_share, with_whole_batch_norm
 
 WORDS = "--data digits --fraction .2 --method udpr --eps .2 --alpha .1 --steps 3 --weight 1 --augment"
 
@@ -62,6 +72,13 @@ def begun(out: Path, processes: int, epochs: int, *more: str) -> "subprocess.Pop
     )
 
 
+def once_saved(launcher: "subprocess.Popen[str]", out: Path) -> list[int]:
+    """The processes that train, when there is a checkpoint."""
+    while not (out / "checkpoint.safetensors").exists():
+        time.sleep(0.2)
+    return [int(child) for child in Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()]
+
+
 def losses(folder: Path) -> list[float]:
     lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
     return [line["loss"] for line in lines if "loss" in line]
@@ -75,18 +92,78 @@ def check_alike(one: Path, two: Path) -> None:
         torch.testing.assert_close(second[0][name], value, rtol=1e-3, atol=1e-4)
 
 
-def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
+class Penalised(Network):
+    abreast = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = Widths((2, 8, 2)).build(torch.Generator().manual_seed(0)).double()
+
+    def encode(self, inputs: Points) -> Encoded:
+        return inputs
+
+    def logits(self, encoded: Encoded) -> MemberLogits:
+        return self.head(encoded).unsqueeze(0)  # type: ignore[no-any-return]
+
+    def penalty(self) -> Tensor:
+        return 0.01 * torch.stack([parameter.square().sum() for parameter in self.parameters()]).sum()
+
+
+POINTS = Cloud(LMS5(count=24).draw().points.double(), LMS5(count=24).draw().labels)
+# Of the batches of 7, 7, 7 and 3 rows none divides, and the last has fewer rows than processes need.
+PLAN = Plan(Updates(8), SGD(0.1), batch=7)
+METHODS = [
+    (udpr(Linf(0.3, OPEN), 0.1, 4, weight=0.5), PLAN),
+    (r_fgsm(L2(0.3, OPEN), 0.2), replace(PLAN, mixed=True)),
+    (udp_near(L2(0.3, OPEN), 0.1, 4, scale=0.1), PLAN),
+    (udp_projected(L2(0.3, OPEN), 3), PLAN),
+]
+
+
+def trained(processes: Processes) -> list[tuple[list[float], list[Tensor]]]:
+    """The losses and the last weights of every method."""
+    found = []
+    for method, plan in METHODS:
+        network = Penalised()
+        records = list(carry_on(Training.begin(network, plan), POINTS, method, plan, (3,), processes))
+        found.append(([record.loss for record in records], [value.detach() for value in network.parameters()]))
+    return found
+
+
+def train_shared(meeting: Path, rank: int, count: int) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=count)
+    torch.save(trained(Together(rank, count)), f"{meeting}-{rank}")
+    dist.destroy_process_group()
+
+
+def in_processes(function: Callable[..., None], shares: list[tuple[Any, ...]]) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["widemargin.conduct.fit", "sklearn.datasets", "torch._dynamo"])
-    plan = Plan(Epochs(2), Adam(0.003), batch=32, augment=CropFlip(1), mixed=True)
-    trial = replace(interrupted.TRIAL, plan=plan, method=udpr(Linf(0.2), 0.1, 3, weight=1.0))
-    shares = [(tmp_path / str(count), rank, count, trial) for count in (1, 2) for rank in range(count)]
-    started = [context.Process(target=interrupted.run_shared, args=share) for share in shares]
+    started = [context.Process(target=function, args=share) for share in shares]
     for process in started:
         process.start()
     for process in started:
-        process.join(60)
+        process.join(200)
         assert process.exitcode == 0
+
+
+def test_unequal_shares_train_what_one_process_does_whatever_weighs_the_samples(tmp_path: Path) -> None:
+    alone = trained(ALONE)
+    in_processes(train_shared, [(tmp_path / str(count), rank, count) for count in (2, 3) for rank in range(count)])
+    for share in ("2-0", "2-1", "3-0", "3-1", "3-2"):
+        for (losses, weights), (found, values) in zip(alone, torch.load(tmp_path / share), strict=True):
+            assert found == pytest.approx(losses, abs=1e-9)
+            torch.testing.assert_close(values, weights, rtol=0, atol=1e-9)
+
+
+def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
+    plan = Plan(Epochs(2), Adam(0.003), batch=32, augment=CropFlip(1), mixed=True)
+    trial = replace(interrupted.TRIAL, plan=plan, method=udpr(Linf(0.2), 0.1, 3, weight=1.0))
+    in_processes(
+        interrupted.run_shared,
+        [(tmp_path / str(count), rank, count, trial) for count in (1, 2) for rank in range(count)],
+    )
     check_alike(tmp_path / "1", tmp_path / "2")
 
 
@@ -102,10 +179,8 @@ def test_torchrun_trains_what_one_process_does(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_worker_is_started_again_and_goes_on(tmp_path: Path) -> None:
     process = begun(tmp_path / "a", 2, epochs=30)
-    while not (tmp_path / "a" / "checkpoint.safetensors").exists():
-        time.sleep(0.2)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    os.kill(int(children[-1]), signal.SIGKILL)
+    children = once_saved(process, tmp_path / "a")
+    os.kill(children[-1], signal.SIGKILL)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert "going on after update" in said
@@ -114,24 +189,36 @@ def test_a_killed_worker_is_started_again_and_goes_on(tmp_path: Path) -> None:
     assert losses(tmp_path / "a") == pytest.approx(losses(tmp_path / "b"), rel=1e-6)
 
 
-def test_shares_of_a_draw_are_the_whole_draw() -> None:
-    like, rng = torch.empty(6, 3), Rng.seeded(3)
-    whole = Rng.seeded(3).uniform(torch.empty(12, 3))
-    assert torch.equal(rng.for_share(1, 2).uniform(like), whole[6:])
-    counts = Rng.seeded(3).integers(1, 9, 12)
-    assert torch.equal(Rng.seeded(3).for_share(0, 2).integers(1, 9, 6), counts[:6])
-    with pytest.raises(ValueError, match=r"^several processes train one network, got 2 abreast$"):
-        Rng.seeded(1, 2).for_share(0, 2)
+@pytest.mark.slow
+def test_a_killed_torchrun_takes_its_processes_along(tmp_path: Path) -> None:
+    launcher = begun(tmp_path / "a", 2, epochs=3000)
+    children = once_saved(launcher, tmp_path / "a")
+    launcher.kill()
+    try:
+        # Their common output ends when the last of them does.
+        launcher.communicate(timeout=60)
+    finally:
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
 
 
-def test_what_cannot_be_shared_is_refused() -> None:
-    assert own_share(torch.arange(6), Together(1, 2)).tolist() == [3, 4, 5]
-    with pytest.raises(ValueError, match=r"^a batch must divide among 2 processes, got 5 examples"):
-        own_share(torch.arange(5), Together(0, 2))
-    plan, network = Plan(Updates(1), Adam(0.1)), Single(at_input(Widths((2, 2)).build(Rng.seeded(0).generators[0])))
-    weighed = Method(standard().perturb, perturbed_loss, Nearness(1.0))
-    with pytest.raises(ValueError, match="cannot weigh samples against each other"):
-        next(carry_on(Training.begin(network, plan), LMS5().draw(), weighed, plan, (0,), Together(0, 2)))
+@pytest.mark.parametrize(("rows", "count"), [(6, 2), (7, 2), (7, 3), (33, 2), (256, 3)])
+def test_shares_are_the_whole_batch_and_their_weights_average_to_1(rows: int, count: int) -> None:
+    shares = [own_share(rows, Together(rank, count)) for rank in range(count)]
+    assert torch.equal(torch.cat([share.of(torch.arange(rows)) for share in shares]), torch.arange(rows))
+    assert max(len(share.rows) for share in shares) - min(len(share.rows) for share in shares) <= 1
+    assert sum(share.weight for share in shares) == pytest.approx(count)
+
+
+def test_a_batch_too_small_for_its_processes_is_done_whole_by_everyone() -> None:
+    assert own_share(5, Together(2, 3)) == own_share(5, ALONE) == Share(range(5), 5)
+
+
+def test_several_processes_train_one_network() -> None:
+    plan, networks = Plan(Updates(1), Adam(0.1)), Abreast([Widths((2, 2)).build(torch.Generator()) for _ in range(2)])
+    with pytest.raises(ValueError, match=r"^several processes train one network, got 2 abreast: train them in one$"):
+        next(carry_on(Training.begin(networks, plan), LMS5().draw(), standard(), plan, (0, 1), Together(0, 2)))
 
 
 def test_whole_batch_norm_keeps_every_tensor() -> None:

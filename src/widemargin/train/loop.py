@@ -16,13 +16,13 @@ from torch.optim.swa_utils import AveragedModel
 from widemargin.data.batches import batches, updates_per_epoch
 from widemargin.data.checks import check_known_labels, check_labels
 from widemargin.data.examples import Examples
-from widemargin.method import Even, Method
+from widemargin.method import Method
 from widemargin.perturb.objectives import Pair, clean_loss
 from widemargin.perturb.search import Moved
 from widemargin.plan import Plan, set_rate
 from widemargin.rng import Rng
-from widemargin.shapes import Encoded, Labels, PerSample, Points
-from widemargin.train.processes import ALONE, Processes, own_share
+from widemargin.shapes import Labels, Points
+from widemargin.train.processes import ALONE, Processes, Share, own_share
 from widemargin.uncertainty.drawn import Drawn, fresh_draws
 from widemargin.uncertainty.network import Network, check_is_network, check_network
 
@@ -40,19 +40,23 @@ class Diverged(ValueError):
 class Step(nn.Module):
     """One forward of the loss, as a module: what a wrapper for several processes wraps.
 
-    Without a delta the batch is a clean one: its plain cross-entropy.
+    The mean over all processes is the loss of the whole batch.  Where nothing is moved it is the plain cross-entropy.
     """
 
-    def __init__(self, network: Network, method: Method) -> None:
+    def __init__(self, network: Network, method: Method, processes: Processes) -> None:
         super().__init__()
         self.network = network
         self.method = method
+        self.processes = processes
 
-    def forward(self, inputs: Points, labels: Labels, delta: Encoded | None, way: PerSample | None) -> Tensor:
-        if delta is None or way is None:
+    def forward(self, inputs: Points, labels: Labels, moved: Moved | None, share: Share) -> Tensor:
+        abreast = self.network.abreast
+        if moved is None:
             logits = cache(lambda: self.network.logits(self.network.encode(inputs)))
-            return clean_loss(Pair(labels, logits, logits)).mean() * self.network.abreast + self.network.penalty()
-        return self.method.loss(self.network, inputs, labels, Moved(delta, way))
+            mean = clean_loss(Pair(labels, logits, logits)).mean()
+            return mean * abreast * share.weight + self.network.penalty()
+        weights = share.of(self.method.weights(self.processes.gathered(moved.way, share), abreast))
+        return self.method.loss(self.network, inputs, labels, moved, weights * share.among)
 
 
 @dataclass(eq=False)
@@ -98,32 +102,31 @@ def carry_on(
     network, optimizer = training.network, training.optimizer
     if len(seeds) != network.abreast:
         raise ValueError(f"{network.abreast} networks need a seed each, got {len(seeds)}")
+    if processes.count > 1 and network.abreast > 1:
+        raise ValueError(f"several processes train one network, got {network.abreast} abreast: train them in one")
     probe = examples.batch(torch.arange(min(len(examples), 64 * network.abreast)))[0]
     # A mixed plan's clean updates descend the plain cross-entropy, whatever the method.
     check = check_known_labels if method.criterion.takes_unlabelled and not plan.mixed else check_labels
     check(examples.labels, len(examples), classes=check_network(network, probe))
-    if processes.count > 1 and method.weight != Even():
-        raise ValueError(
-            f"several processes cannot weigh samples against each other, got {method.weight}: train in one"
-        )
-    step = processes.wrapped(Step(network, method))
+    step = processes.wrapped(Step(network, method, processes))
     last = plan.updates(len(examples) // network.abreast)
     order = batches(len(examples), plan.batch, seeds, training.update)
     while training.update < last:
         # Whoever evaluates between records leaves the network in eval mode.
         network.train()
         done = training.update / last
-        inputs, labels = examples.batch(own_share(next(order), processes))
-        rng = Rng.seeded(*seeds, purpose=f"update {training.update}", device=inputs.device)
-        rng = rng.for_share(processes.rank, processes.count)
+        rows = next(order)
+        share = own_share(len(rows), processes)
+        inputs, labels = examples.batch(share.of(rows))
+        rng = share.draws(Rng.seeded(*seeds, purpose=f"update {training.update}", device=inputs.device))
         inputs = plan.augment(inputs, rng)
         clean = plan.mixed and training.update % 2 == 1
         with _own_draws(network, seeds, training.update, processes.rank):
-            moved = (None, None) if clean else method.perturb(network, inputs, labels, rng)
+            moved = None if clean else method.perturb(network, inputs, labels, rng)
         set_rate(optimizer, plan.descent, done)
         optimizer.zero_grad()
         with _own_dropout(network, seeds, f"update {training.update}", processes.rank):
-            loss = step(inputs, labels, *moved)
+            loss = step(inputs, labels, moved, share)
         loss.backward()
         record = Record(training.update + 1, processes.mean(loss) / network.abreast)
         if not math.isfinite(record.loss):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +15,31 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from widemargin.rng import Rng
+
+
+@dataclass(frozen=True)
+class Share:
+    """These rows of a batch of `whole` rows, which so many processes have among them.
+
+    Gradients are averaged over the processes, so that what a row adds to the loss must be multiplied by `among`.
+    """
+
+    rows: range
+    whole: int
+    among: int = 1
+
+    def of(self, batch: Tensor) -> Tensor:
+        return batch[self.rows.start : self.rows.stop]
+
+    def draws(self, rng: Rng) -> Rng:
+        return rng if self.among == 1 else rng.for_share(self.rows, self.whole)
+
+    @property
+    def weight(self) -> float:
+        """Of the mean over its rows."""
+        return self.among * len(self.rows) / self.whole
+
 
 class Processes(Protocol):
     @property
@@ -21,6 +48,10 @@ class Processes(Protocol):
     def count(self) -> int: ...
     def wrapped(self, step: nn.Module) -> nn.Module:
         """The step whose gradients are those of the whole batch."""
+        ...
+
+    def gathered(self, values: Tensor, share: Share) -> Tensor:
+        """Those of the whole batch, from what each process has for its share."""
         ...
 
     def mean(self, value: Tensor) -> float:
@@ -39,6 +70,9 @@ class Alone:
 
     def wrapped(self, step: nn.Module) -> nn.Module:
         return step
+
+    def gathered(self, values: Tensor, share: Share) -> Tensor:
+        return values
 
     def mean(self, value: Tensor) -> float:
         return value.item()
@@ -61,6 +95,15 @@ class Together:
     def wrapped(self, step: nn.Module) -> nn.Module:
         on_gpu = any(parameter.is_cuda for parameter in step.parameters())
         return DistributedDataParallel(with_whole_batch_norm(step) if on_gpu else step)
+
+    def gathered(self, values: Tensor, share: Share) -> Tensor:
+        if share.among == 1:
+            return values
+        # Shares differ in length, so each fills its own place and the rest is 0.
+        whole = values.new_zeros(share.whole)
+        share.of(whole).copy_(values.detach())
+        dist.all_reduce(whole)
+        return whole
 
     def mean(self, value: Tensor) -> float:
         total = value.detach().clone()
@@ -85,6 +128,7 @@ def as_started(device: torch.device) -> Iterator[Processes]:
     if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ["WORLD_SIZE"]) == 1:
         yield ALONE
         return
+    threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True).start()
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield Together(dist.get_rank(), dist.get_world_size())
@@ -92,10 +136,19 @@ def as_started(device: torch.device) -> Iterator[Processes]:
         dist.destroy_process_group()
 
 
-def own_share(rows: Tensor, processes: Processes) -> Tensor:
-    """This process's part of a batch: as many rows as every other's."""
-    if len(rows) % processes.count:
-        raise ValueError(
-            f"a batch must divide among {processes.count} processes, got {len(rows)} examples: choose another --batch"
-        )
-    return rows.view(processes.count, -1)[processes.rank]
+def _end_after(launcher: int) -> None:
+    """The processes of a killed torchrun would go on without it, and keep others from the run's folder."""
+    while os.getppid() == launcher:
+        time.sleep(1)
+    os._exit(1)
+
+
+def own_share(rows: int, processes: Processes) -> Share:
+    """This process's part of a batch of so many rows: as many as every other's, give or take one.
+
+    A share needs two rows, as batch-norm does; a batch that is too small for that is done whole by everyone.
+    """
+    if rows < 2 * processes.count:
+        return Share(range(rows), rows)
+    first, stop = (rank * rows // processes.count for rank in (processes.rank, processes.rank + 1))
+    return Share(range(first, stop), rows, processes.count)
