@@ -20,6 +20,7 @@ from widemargin.cli.calibrate import Calibrate
 from widemargin.cli.compare import Compare
 from widemargin.cli.kept import Export, Resume, Runs
 from widemargin.cli.train import Train
+from widemargin.cli.zoo import Zoo
 from widemargin.report import study
 from widemargin.report.document import Report
 from widemargin.report.results import keep
@@ -135,6 +136,7 @@ Verb = (
     | Annotated[Calibrate, subcommand("calibrate")]
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Export, subcommand("export")]
+    | Annotated[Zoo, subcommand("zoo")]
     | Annotated[Study, subcommand("study")]
     | Annotated[Version, subcommand("version")]
 )

@@ -9,6 +9,7 @@ import torch
 
 from widemargin.cli.choice import Choice, data_named
 from widemargin.conduct.model import Model
+from widemargin.conduct.zoo import PREFIX
 from widemargin.data.images import ImageSet
 from widemargin.data.labelled import Labelled, Parts
 from widemargin.data.own import OwnData
@@ -33,7 +34,7 @@ def folder_for(out: Path | None, place: str, kind: str, weights: Path | None = N
     """
     if out is not None or Path(place).is_dir():
         return out or Path(place)
-    name = _from_here(place).replace(".py:", "-")
+    name = _from_here(place).replace(".py:", "-").replace(PREFIX, "zoo-")
     return Path(kind) / (name if weights is None else f"{name}-{_from_here(weights)}")
 
 

@@ -20,6 +20,7 @@ from widemargin.conduct.onnx_graph import read_onnx
 from widemargin.conduct.own_network import OwnNetwork
 from widemargin.conduct.pt2_graph import read_pt2
 from widemargin.conduct.task import digest
+from widemargin.conduct.zoo import PREFIX, ZOO, zoo_run
 from widemargin.measure.robustness import Whole
 from widemargin.run import AtInput, Trial
 from widemargin.uncertainty.cuts import at_input
@@ -40,7 +41,7 @@ class Model:
 
 
 def load_model(place: str, weights: Path | None = None, which: Literal["best", "last"] = "best") -> Model:
-    """`runs/<key>`, model.pt2, model.onnx, or my_file.py:MyNet, whose weights are in a file or its own.
+    """`runs/<key>`, zoo:<name>, model.pt2, model.onnx, or my_file.py:MyNet, whose weights are in a file or its own.
 
     Only my_file.py runs code of others; so does a run whose network is such a file.
     """
@@ -49,6 +50,8 @@ def load_model(place: str, weights: Path | None = None, which: Literal["best", "
         return _own(place, weights)
     if weights is not None:
         raise ValueError(f"--weights belongs to a network such as my_file.py:MyNet, but {place} has its own")
+    if place.startswith(PREFIX):
+        return _zoo(place.removeprefix(PREFIX))
     if path.suffix in (".pt2", ".onnx"):
         if not path.is_file():
             raise ValueError(f"{place} does not exist: name a file that does")
@@ -61,18 +64,42 @@ def load_model(place: str, weights: Path | None = None, which: Literal["best", "
     return _run(RunFolder(path), which)
 
 
+def load(place: str | Path) -> nn.Module:
+    """A trained network in eval mode, which answers with logits: the name of one in the zoo, runs/KEY, .pt2 or .onnx.
+
+    Several members answer with the log of their mean probability.
+    """
+    named = str(place)
+    in_zoo = named.startswith(PREFIX) or (not Path(named).exists() and (ZOO / named).is_dir())
+    if in_zoo:
+        return trained(zoo_run(named.removeprefix(PREFIX)), "last")[1]
+    if Path(named).is_dir():
+        return trained(RunFolder(Path(named)), "best")[1]
+    network = load_model(named).network
+    assert isinstance(network, Single)
+    return network.head
+
+
 def _run(folder: RunFolder, which: Literal["best", "last"]) -> Model:
     trial, module = trained(folder, which)
     if folder.read_figures() is None:
         raise ValueError(f"{folder.path} has not finished training: `widemargin resume` goes on")
     used = folder.best if which == "best" and folder.best.exists() else folder.last
     notes = () if used.stem == which else (f"it has no {which} weights, so its {used.stem} ones are used",)
-    if not isinstance(module, Network):
-        network: Network = Single(at_input(module))
-    else:
-        network = module if trial.place == AtInput() else Whole(module)
     name = str(read_description(folder.description).get("title") or folder.path.name)
-    return Model(network.eval(), name, _file_digest(used), trial, notes)
+    return Model(_at_inputs(trial, module), name, _file_digest(used), trial, notes)
+
+
+def _zoo(name: str) -> Model:
+    folder = zoo_run(name)
+    trial, module = trained(folder, "last")
+    return Model(_at_inputs(trial, module), f"{PREFIX}{name}", _file_digest(folder.last), trial)
+
+
+def _at_inputs(trial: Trial, module: nn.Module) -> Network:
+    if not isinstance(module, Network):
+        return Single(at_input(module)).eval()
+    return (module if trial.place == AtInput() else Whole(module)).eval()
 
 
 def _own(place: str, weights: Path | None) -> Model:
