@@ -1,10 +1,15 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from widemargin.conduct.carry_out import carry_out
+from widemargin.conduct.folder import RunFolder
+from widemargin.conduct.task import task_of
 from widemargin.data.images import ImageSet
+from widemargin.measure.accuracy import accuracy
 from widemargin.networks.named import LeNetShape
 from widemargin.perturb.balls import Linf
 from widemargin.plan import Adam, Epochs, Plan
@@ -12,13 +17,27 @@ from widemargin.report import study
 from widemargin.report.document import Report
 from widemargin.report.store import Store
 from widemargin.run import key_of
-from widemargin.workers import Workers
-from widemargin_studies import app_overfitting_cifar, clean_accuracy, fig5, published, tab1, tab2, tab3, tab4, tab5
+from widemargin.workers import Job, Workers
+from widemargin_studies import (
+    app_overfitting_cifar,
+    app_overfitting_fashion,
+    clean_accuracy,
+    fig5,
+    published,
+    selection,
+    tab1,
+    tab2,
+    tab3,
+    tab4,
+    tab5,
+)
 from widemargin_studies.beside import Group, tell
-from widemargin_studies.pixels import Bench, Cell, ImageStudy, Robustness, Scale
+from widemargin_studies.pixels import Bench, Cell, ImageStudy, Scale
 
 DIGITS = Bench(ImageSet("digits"), LeNetShape(side=8), Plan(Epochs(20), Adam(1e-3), batch=256), (Linf(0.05),))
-TINY = Scale("tiny", seeds=(0, 1), fraction=0.2, epochs=0.1, batch=64, most_steps=2, tests=50, standard_attack=False)
+TINY = Scale(
+    "tiny", seeds=(0, 1), fraction=0.2, epochs=0.1, batch=64, most_steps=2, tests=50, attacked=30, standard_attack=False
+)
 CELLS = (Cell(DIGITS, "PGD", 0.1, 0.02, 6), Cell(DIGITS, "UDP-PGD", 0.2, 0.04, 6))
 PRINTED = {("PGD", 0.1): published.row("12.3±0.1"), ("UDP-PGD", 0.2): published.row("45.6±0.2")}
 GROUPS = (Group("digits", CELLS, PRINTED, "robust accuracy"),)
@@ -28,7 +47,7 @@ def tiny() -> ImageStudy:
     def told(own: ImageStudy, store: Store) -> Report:
         return tell(GROUPS, "?", own, store)
 
-    return ImageStudy("digits", TINY, CELLS, Robustness(DIGITS.balls, TINY.tests, False), told)
+    return ImageStudy("digits", TINY, CELLS, TINY.robustness(DIGITS.balls), told)
 
 
 def test_a_study_trains_judges_and_sets_ours_beside_the_papers(tmp_path: Path) -> None:
@@ -55,8 +74,6 @@ def test_a_scale_does_less_of_everything_and_says_so() -> None:
     assert (scaled.steps, scaled.alpha) == (2, pytest.approx(0.06))
     assert scaled.bench.plan.length == Epochs(2)
     assert scaled.bench.data == ImageSet("digits", fraction=0.2, most_tests=50)
-    assert "2 epochs" in TINY.told(DIGITS, attacked=True)
-    assert "flatters" in TINY.told(DIGITS, attacked=True)
 
 
 @pytest.mark.parametrize(
@@ -64,14 +81,17 @@ def test_a_scale_does_less_of_everything_and_says_so() -> None:
 )
 def test_every_printed_row_is_a_cell(groups: tuple[Group, ...], full: ImageStudy) -> None:
     for group in groups:
-        assert {(cell.name, cell.eps) for cell in group.cells} == set(group.printed)
+        assert {(cell.name, cell.eps) for cell in group.cells} - {("standard", 0.0)} == set(group.printed)
         for cell in group.cells:
             assert cell in full.cells
             # At the scale of the paper nothing is changed.
             assert full.scale.cell(cell) == cell
             # The published rule: as many steps as reach the edge (Fashion-MNIST's are published as they are).
             assert cell.bench.data.name == "fashion-mnist" or cell.steps >= round(cell.eps / cell.alpha)
-            assert len(group.printed[cell.name, cell.eps]) == len(group.balls) + group.with_clean
+            assert (
+                cell.name == "standard"
+                or len(group.printed[cell.name, cell.eps]) == len(group.balls) + group.with_clean
+            )
 
 
 ALL = {
@@ -83,25 +103,46 @@ ALL = {
     "fig4": (clean_accuracy.FIG4_FULL, clean_accuracy.FIG4_SMALL),
     "app-clean-accuracy": (clean_accuracy.APP_FULL, clean_accuracy.APP_SMALL),
     "fig5": (fig5.FULL, fig5.SMALL),
+    "selection": (selection.FULL, selection.SMALL),
+    "app-overfitting-fashion": (app_overfitting_fashion.FULL, app_overfitting_fashion.SMALL),
     "app-overfitting-cifar": (app_overfitting_cifar.FULL, app_overfitting_cifar.SMALL),
 }
 
 
-@pytest.mark.parametrize(
-    "own", [own for both in ALL.values() for own in both], ids=lambda own: f"{own.TITLE} {own.scale.name}"
-)
-def test_reports_read_only_the_store(own: ImageStudy, tmp_path: Path) -> None:
-    store = Store(tmp_path)
+EVERY = [own for both in ALL.values() for own in both] + [tab2.ONE, clean_accuracy.APP_ONE, selection.ONE]
+
+
+def filled(store: Store, own: ImageStudy, stages: int | None = None) -> None:
+    """As if it had run: numbers that rise from cell to cell, and the folders of its networks."""
     for number, cell in enumerate(own.cells):
         for trial in own.trials(cell):
             radii = [f"{radius:g}" for radius in app_overfitting_cifar.RADII]
-            names = ["clean", "transfer", *map(repr, cell.bench.balls), *radii]
-            numbers = {"n": 100, **dict.fromkeys(names, 0.3 + 0.01 * number + 0.001 * trial.seed)}
-            store.save(key_of(own.judge, trial), {}, numbers, {}, {})
+            validated = [clean_accuracy.validation(ball) for ball in cell.bench.balls]
+            names = ["clean", "transfer", "one step", "many", *map(repr, cell.bench.balls), *radii, *validated]
+            value = 0.3 + 0.01 * number + 0.001 * trial.seed
+            looks = [{"update": 5, "clean": value, "robust": value / 2, "one step": value}]
+            numbers = {"n": 100, "attacked": 50, "validated": 80, "looks": looks, **dict.fromkeys(names, value)}
+            length = own.scale.cell(cell).bench.plan.length
+            for epoch in own.scale.stages[:stages]:
+                key = key_of(own.judge, trial, *([] if Epochs(epoch) == length else [Epochs(epoch)]))
+                store.save(key, {}, numbers, {}, {})
+            if not own.scale.stages:
+                store.save(key_of(own.judge, trial), {}, numbers, {}, {})
+            folder = RunFolder(store.root / "trained" / trial.key).path
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "run.yaml").write_text("data: {rows: [1234, 80, 100]}")
+
+
+@pytest.mark.parametrize("own", EVERY, ids=lambda own: f"{own.TITLE} {own.scale.name}")
+def test_reports_read_only_the_store(own: ImageStudy, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    filled(store, own)
     assert own.missing(store) == 0
     written = own.report(store).write(tmp_path / "report")
     text = (tmp_path / "report" / "report.md").read_text()
     assert f"scale {own.scale.name}" in text
+    # Sizes are those of the folders, not the published ones.
+    assert "1,234 images to train on, 80 to validate, 100 to test" in text
     assert all(path.stat().st_size > 0 for path in written)
 
 
@@ -110,9 +151,63 @@ def test_studies_have_both_scales_on_the_command_line() -> None:
         assert study.load(name) is full
         assert study.load(f"{name}-small") is small
         assert full.scale.seeds == (0, 1, 2)
-        assert full.scale.tests == 10_000
+        assert full.scale.tests is None
+    assert study.load("tab2-one-seed") is tab2.ONE
+    assert study.load("app-clean-accuracy-one-seed") is clean_accuracy.APP_ONE
 
 
 def test_printed_numbers_are_read_as_printed() -> None:
     assert [str(cell) for cell in published.row("61.8±0.8 31.0")] == ["61.8 ± 0.8", "31.0"]
     assert replace(CELLS[0]).label == "PGD (eps 0.1)"
+
+
+STAGED = replace(TINY, seeds=(0,), epochs=1.0, stages=(1, 3, 20))
+
+
+def staged() -> ImageStudy:
+    return replace(tiny(), scale=STAGED)
+
+
+class Killed(Exception):
+    pass
+
+
+class KilledAfter(Workers):
+    """Does so many jobs, then dies."""
+
+    def do(self, jobs: Sequence[Job], title: str) -> None:
+        for job in jobs:
+            if self.count == 0:
+                raise Killed
+            Workers(self.console, 1).do([job], title)
+            object.__setattr__(self, "count", self.count - 1)
+
+
+def test_stages_are_prefixes_of_one_run_and_go_on_whatever_kills_them(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    store, own, quiet = Store(tmp_path), staged(), Console(quiet=True)
+    assert study.left(own, store)[:2] == (6, 6)
+    with pytest.raises(Killed):
+        own.run(store, KilledAfter(quiet, 3))
+    # Both stand at epoch 1, and PGD at 3: the report says so and reads what both have.
+    assert own.missing(store) == 3
+    told = own.report(store)
+    assert "All networks stand at epoch 1 of 20. Judged farther on: PGD (eps 0.1), seed 0: epoch 3." in told.settings
+    early = own.numbers(CELLS[0], store, "clean")
+    (trial,) = own.trials(CELLS[0])
+    shorter = replace(trial, plan=replace(trial.plan, length=Epochs(1)))
+    network = carry_out(task_of(shorter)).network
+    assert early == [accuracy(network, trial.data.draw().test)]
+    own.run(store, Workers(quiet, 1))
+    assert own.missing(store) == 0
+    assert "All networks stand at epoch 20 of 20." in own.report(store).settings
+    assert len(list((tmp_path / "trained").iterdir())) == 2
+    at_once = replace(own, scale=replace(STAGED, stages=()))
+    # The last stage is what a study without stages stores.
+    assert at_once.missing(store) == 0
+    # Weights were kept on the way, and another judge finds them; a training that kept none does not go back.
+    other = replace(own, judge=replace(own.judge, attacked=20), scale=replace(STAGED, stages=(1, 2, 10)))
+    assert study.left(other, store).core_minutes < study.left(other, Store(tmp_path / "nowhere")).core_minutes
+    other.run(store, Workers(quiet, 1))
+    assert [other._key(trial, epoch) in store for epoch in (1, 2, 10)] == [True, False, True]
+    assert other.missing(store) == 0

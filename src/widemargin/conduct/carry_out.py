@@ -71,7 +71,7 @@ def carry_out(
 ) -> Outcome:
     """Begin or go on, to the end.  In a folder, killing this at any moment and calling it again changes no number.
 
-    `until` stops after that update, with a checkpoint: going on from there is the same run, as if nothing had stopped it.
+    `until` stops after that update, with a checkpoint: going on from there is the same run as if it had not stopped.
     Of several processes the first measures and writes; the others only train.
     """
     if processes.rank > 0:
