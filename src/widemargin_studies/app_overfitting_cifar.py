@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from widemargin.data.labelled import Parts
-from widemargin.data.splits import at_most
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import robust_accuracy
 from widemargin.networks.named import DropoutResNetShape
@@ -57,7 +57,7 @@ class Restarted:
         return self.tests * len(RADII) * self.steps * self.restarts / 2
 
     def __call__(self, network: Network, parts: Parts) -> Numbers:
-        some = at_most(parts.test, self.tests, 0)
+        some = parts.test.take(torch.arange(min(self.tests, len(parts.test))))
         found = {"n": len(some), "clean": accuracy(network, some)}
         for radius in RADII:
             ascent = Ascent(Fixed(self.steps), Steepest(radius / 10), InBall())

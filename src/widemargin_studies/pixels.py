@@ -25,6 +25,7 @@ from widemargin.perturb.balls import L2, OPEN, Ball, Linf
 from widemargin.plan import SGD, Adam, Epochs, Plan, Triangle
 from widemargin.recipes import fgsm, pgd, r_fgsm, standard, trades_cross_entropy, udp, udp_single_step, udpr
 from widemargin.report.document import Report
+from widemargin.report.results import hardware
 from widemargin.report.store import Arrays, Store, Stored
 from widemargin.report.study import Left
 from widemargin.report.verdicts import Estimate, accuracy_of
@@ -262,7 +263,7 @@ class ImageStudy:
         return Left(self.missing(store), of, total / 60)
 
     def report(self, store: Store) -> Report:
-        return self.tell(self, store)
+        return replace(self.tell(self, store), facts=self.facts(store))
 
     def trials(self, cell: Cell) -> list[Trial]:
         return self.scale.trials(cell)
@@ -293,6 +294,29 @@ class ImageStudy:
         """What ran, from the folders in which it ran."""
         told = dict.fromkeys(self._told(cell, store) for cell in self.cells)
         return " ".join([f"Scale {self.scale.name}.", *told, *self._stand(store), str(self.judge)])
+
+    def facts(self, store: Store) -> dict[str, Any]:
+        """What ran, for programs: networks by their labels."""
+        stored = self.stored(self.cells[0], store)[0].numbers
+        ran_on = {"hardware": stored["hardware"]} if "hardware" in stored else {}
+        return {
+            **ran_on,
+            "seeds": list(self.scale.seeds),
+            "networks": [self._facts(cell, store) for cell in self.cells],
+        }
+
+    def _facts(self, cell: Cell, store: Store) -> dict[str, Any]:
+        train, validation, test = self.images(cell, store)
+        trial = self.trials(cell)[0]
+        return {
+            "name": cell.label,
+            "data": self.scale.cell(cell).bench.data.name,
+            "images": {"train": train, "validation": validation, "test": test},
+            "attacked": self.tested(cell, store, "robust"),
+            "epochs": self._epochs(trial)[self._stage(store)],
+            "of": _length(trial),
+            "keys": [trial.key for trial in self.trials(cell)],
+        }
 
     def _told(self, cell: Cell, store: Store) -> str:
         scaled = self.scale.cell(cell)
@@ -390,7 +414,7 @@ def _train_and_judge(trial: Trial, stops: Sequence[int], judge: Judge, store: St
     looks = [line for line in folder.lines() if "clean" in line and line["update"] <= _updates(task, epoch)]
     description = {"trial": repr(trial), "judge": repr(judge), "epoch": epoch, "trained": f"trained/{trial.key}"}
     key = key_of(judge, trial) if last else key_of(judge, trial, Epochs(epoch))
-    store.save(key, description, {**numbers, "looks": looks}, arrays, {})
+    store.save(key, description, {**numbers, "looks": looks, "hardware": hardware()}, arrays, {})
 
 
 def _keep(task: Task, folder: RunFolder, epoch: int, tick: Tick) -> None:

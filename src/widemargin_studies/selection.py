@@ -27,7 +27,7 @@ def _tell(study: ImageStudy, store: Store) -> Report:
     verdicts = tuple(
         Verdict(
             f"{method} is best with a larger radius than PGD and TRADES are.",
-            _best_is_larger({eps: found[method, eps] for eps in radii}, max(others.values())),
+            best_is_larger({eps: found[method, eps] for eps in radii}, max(others.values())),
             f"{method} with eps {chosen[method]:g}: {found[method, chosen[method]].percent}; "
             + "; ".join(f"{other} with eps {eps:g}: {found[other, eps].percent}" for other, eps in others.items()),
             exactly(PRINTED[method] > max(PRINTED[other] for other in others)),
@@ -75,7 +75,7 @@ def _validated(study: ImageStudy, store: Store, cell: Cell) -> Estimate:
     return accuracy_of([fmean(own.numbers[name] for name in names) for own in stored], stored[0].numbers["validated"])
 
 
-def _best_is_larger(found: Mapping[float, Estimate], eps: float) -> Outcome:
+def best_is_larger(found: Mapping[float, Estimate], eps: float) -> Outcome:
     """Is the best of all larger radii better than the best of the others?"""
     larger, others = ([own for radius, own in found.items() if (radius > eps) == side] for side in (True, False))
     if not larger:

@@ -1,7 +1,9 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from widemargin.files import read_json
 from widemargin.report.document import Remark, Report
 from widemargin.report.results import keep, page, section
 from widemargin.report.tables import Table
@@ -26,6 +28,15 @@ def test_a_kept_result_says_what_the_report_said(tmp_path: Path) -> None:
     whole = page("# All\n", ["some", "some"], tmp_path)
     assert whole.startswith("# All\n\n## A study")
     assert whole.count("## A study") == 2
+
+
+def test_facts_are_kept_and_hardware_is_that_of_the_run(tmp_path: Path) -> None:
+    keep(replace(REPORT, facts={"hardware": "an abacus", "seeds": [0], "n": 100}), "some", tmp_path)
+    content = read_json(tmp_path / "some.json")
+    assert content["hardware"] == "an abacus"
+    assert content["facts"] == {"seeds": [0], "n": 100}
+    assert content["commands"] == ["widemargin study run some", "widemargin study report some"]
+    assert "an abacus" in section("some", tmp_path)
 
 
 def test_what_is_missing_or_was_changed_is_not_told(tmp_path: Path) -> None:

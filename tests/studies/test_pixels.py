@@ -14,15 +14,18 @@ from widemargin.networks.named import LeNetShape
 from widemargin.perturb.balls import Linf
 from widemargin.plan import Adam, Epochs, Plan
 from widemargin.report import study
-from widemargin.report.document import Report
+from widemargin.report.document import Report, Verdict
 from widemargin.report.store import Store
+from widemargin.report.verdicts import Estimate
 from widemargin.run import key_of
 from widemargin.workers import Job, Workers
 from widemargin_studies import (
     app_overfitting_cifar,
     app_overfitting_fashion,
     clean_accuracy,
+    costs,
     fig5,
+    pixels,
     published,
     selection,
     tab1,
@@ -154,6 +157,91 @@ def test_studies_have_both_scales_on_the_command_line() -> None:
         assert full.scale.tests is None
     assert study.load("tab2-one-seed") is tab2.ONE
     assert study.load("app-clean-accuracy-one-seed") is clean_accuracy.APP_ONE
+
+
+def test_the_papers_tables_are_held_to_our_own_criterion(tmp_path: Path) -> None:
+    printed, counts = {}, {}
+    for own, groups in ((tab1.FULL, tab1.GROUPS), (tab2.FULL, tab2.GROUPS), (tab3.FULL, tab3.GROUPS)):
+        filled(Store(tmp_path), own)
+        for group, verdict in zip(groups, own.report(Store(tmp_path)).verdicts, strict=True):
+            assert isinstance(verdict, Verdict)
+            name = f"{group.title}: {group.shows}"
+            printed[name] = verdict.printed
+            counts[name] = verdict.evidence.partition("in the paper's table in ")[2]
+    assert counts == {
+        "CIFAR-10, best robust: robust accuracy": "4, beyond chance in 3",
+        "CIFAR-10, best trade-off: trade-off": "4, beyond chance in 2",
+        "SVHN, best robust: robust accuracy": "1, beyond chance in 1",
+        "SVHN, best trade-off: trade-off": "4, beyond chance in 3",
+        "Fashion-MNIST: robust accuracy": "1, beyond chance in 1",
+        "Fashion-MNIST: trade-off": "2, beyond chance in 1",
+        "CIFAR-10, augmented: robust accuracy": "2, beyond chance in 1",
+    }
+    assert list(printed.values()) == ["held", "undecided", "undecided", "held", "not held", "not held", "undecided"]
+
+
+def test_published_settings() -> None:
+    svhn, cifar = ([c for c in clean_accuracy.FIG4_FULL.cells if c.bench == b] for b in (pixels.SVHN, pixels.CIFAR))
+    assert {cell.alpha for cell in svhn} == {0.002}
+    assert {(cell.eps, cell.alpha) for cell in cifar if cell.eps in (0.04, 0.05)} == {(0.04, 0.001), (0.05, 0.002)}
+    # Clean accuracy is that of all test images, and at most 10,000 are attacked.
+    for full in (tab1.FULL, clean_accuracy.FIG4_FULL):
+        tests = {trial.data for cell in full.cells if cell.bench.data.name == "svhn" for trial in full.trials(cell)}
+        assert {data.most_tests for data in tests if isinstance(data, ImageSet)} == {26_032}
+        assert full.scale.attacked == 10_000
+    assert {trial.data for cell in tab5.FULL.cells for trial in tab5.FULL.trials(cell)} == {
+        ImageSet("cifar-10", fraction=0.05, seed=42)
+    }
+
+
+def test_networks_are_shared_and_cost_nothing_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set()
+
+    def measured(shape: object, batch: int) -> float:
+        seen.add(batch)
+        return 1.0
+
+    monkeypatch.setattr(costs, "_seconds_per_pass", measured)
+    store, own = Store(tmp_path), tab2.ONE
+    whole = study.left(own, store)
+    # 55,000 images of 12.5 passes on average for 100 epochs, and three times 1,000 images in 4 balls.
+    udp = [cell for cell in own.cells if cell.label == "UDP-PGD (eps 0.5)"]
+    alone = replace(own, cells=tuple(udp))
+    judged = 3 * alone.judge.passes / 60
+    assert study.left(alone, store).core_minutes == pytest.approx(100 * 55_000 * 12.5 / 60 + judged)
+    assert seen == {256}
+    folder = RunFolder(tmp_path / "trained" / own.trials(udp[0])[0].key)
+    folder.path.mkdir(parents=True)
+    folder.records.write_text('{"update": 10750, "loss": 1.0}\n')
+    # Half of it is done: epoch 50.
+    assert study.left(alone, store).core_minutes == pytest.approx(50 * 55_000 * 12.5 / 60 + judged)
+    assert study.left(own, store).core_minutes == pytest.approx(whole.core_minutes - 50 * 55_000 * 12.5 / 60)
+
+
+def test_the_radius_that_validation_chooses(tmp_path: Path) -> None:
+    """Numbers that rise with the cell's place: the largest radius is best for all, and UDP cannot be best beyond it."""
+    store = Store(tmp_path)
+    filled(store, selection.ONE)
+    told = selection.ONE.report(store)
+    assert [verdict.word for verdict in told.verdicts] == ["not held (the paper's own numbers: held)"] * 2
+    assert [row[-2] for row in told.tables[0].rows] == ["0.5"] * 4
+    assert [row[0] for row in told.tables[1].rows] == [f"{method} (eps 0.5)" for method in clean_accuracy.METHODS]
+    assert told.facts["seeds"] == [0]
+    assert told.facts["networks"][0]["epochs"] == 20
+    better, worse = Estimate(0.8, 0.7, 0.9), Estimate(0.4, 0.3, 0.5)
+    assert selection.best_is_larger({0.2: worse, 0.5: better}, 0.2) == "held"
+    assert selection.best_is_larger({0.2: better, 0.5: worse}, 0.2) == "not held"
+    assert selection.best_is_larger({0.2: better, 0.5: better}, 0.2) == "undecided"
+
+
+def test_selection_reads_what_app_e1_stored(tmp_path: Path) -> None:
+    for app, chosen in (
+        (clean_accuracy.APP_FULL, selection.FULL),
+        (clean_accuracy.APP_ONE, selection.ONE),
+        (clean_accuracy.APP_SMALL, selection.SMALL),
+    ):
+        filled(Store(tmp_path), app)
+        assert chosen.missing(Store(tmp_path)) == 0
 
 
 def test_printed_numbers_are_read_as_printed() -> None:

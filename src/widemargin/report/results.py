@@ -20,8 +20,9 @@ def keep(report: Report, name: str, folder: Path) -> Path:
     content = {
         "study": name,
         "commands": [f"widemargin study run {name}", f"widemargin study report {name}"],
-        "hardware": hardware(),
+        "hardware": report.facts.get("hardware", hardware()),
         "versions": versions(),
+        "facts": {name: value for name, value in report.facts.items() if name != "hardware"},
         "title": report.title,
         "summary": report.summary,
         "settings": report.settings,
