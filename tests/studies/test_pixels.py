@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 from widemargin.conduct.carry_out import carry_out
@@ -18,6 +19,8 @@ from widemargin.report.document import Report, Verdict
 from widemargin.report.store import Store
 from widemargin.report.verdicts import Estimate
 from widemargin.run import key_of
+from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, Workers
 from widemargin_studies import (
     app_overfitting_cifar,
@@ -35,7 +38,7 @@ from widemargin_studies import (
     tab5,
 )
 from widemargin_studies.beside import Group, tell
-from widemargin_studies.pixels import Bench, Cell, ImageStudy, Scale
+from widemargin_studies.pixels import Bench, Cell, ImageStudy, Robustness, Scale
 
 DIGITS = Bench(ImageSet("digits"), LeNetShape(side=8), Plan(Epochs(20), Adam(1e-3), batch=256), (Linf(0.05),))
 TINY = Scale(
@@ -70,6 +73,18 @@ def test_a_study_trains_judges_and_sets_ours_beside_the_papers(tmp_path: Path) -
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("numbers.json")}
     own.run(store, Workers(Console(quiet=True), 1))
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("numbers.json")}
+
+
+@pytest.mark.parametrize("standard_attack", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_robustness_is_measured_on_some_and_accuracy_on_all_test_images(standard_attack: bool) -> None:
+    pytest.importorskip("sklearn")
+    parts = replace(DIGITS.data, most_tests=60).draw()
+    network = Single(at_input(DIGITS.network.build(torch.Generator().manual_seed(0))))
+    numbers, arrays = Robustness(DIGITS.balls, 12, standard_attack)(network, parts)
+    (ball,) = map(repr, DIGITS.balls)
+    assert (numbers["n"], numbers["attacked"], arrays[ball].shape) == (60, 12, (12,))
+    assert numbers["clean"] == accuracy(network, parts.test)
+    assert numbers[ball] == arrays[ball].mean()
 
 
 def test_a_scale_does_less_of_everything_and_says_so() -> None:
@@ -249,7 +264,7 @@ def test_printed_numbers_are_read_as_printed() -> None:
     assert replace(CELLS[0]).label == "PGD (eps 0.1)"
 
 
-STAGED = replace(TINY, seeds=(0,), epochs=1.0, stages=(1, 3, 20))
+STAGED = replace(TINY, seeds=(0,), epochs=0.6, stages=(1, 3, 12))
 
 
 def staged() -> ImageStudy:
@@ -280,7 +295,7 @@ def test_stages_are_prefixes_of_one_run_and_go_on_whatever_kills_them(tmp_path: 
     # Both stand at epoch 1, and PGD at 3: the report says so and reads what both have.
     assert own.missing(store) == 3
     told = own.report(store)
-    assert "All networks stand at epoch 1 of 20. Judged farther on: PGD (eps 0.1), seed 0: epoch 3." in told.settings
+    assert "All networks stand at epoch 1 of 12. Judged farther on: PGD (eps 0.1), seed 0: epoch 3." in told.settings
     early = own.numbers(CELLS[0], store, "clean")
     (trial,) = own.trials(CELLS[0])
     shorter = replace(trial, plan=replace(trial.plan, length=Epochs(1)))
@@ -288,7 +303,7 @@ def test_stages_are_prefixes_of_one_run_and_go_on_whatever_kills_them(tmp_path: 
     assert early == [accuracy(network, trial.data.draw().test)]
     own.run(store, Workers(quiet, 1))
     assert own.missing(store) == 0
-    assert "All networks stand at epoch 20 of 20." in own.report(store).settings
+    assert "All networks stand at epoch 12 of 12." in own.report(store).settings
     assert len(list((tmp_path / "trained").iterdir())) == 2
     at_once = replace(own, scale=replace(STAGED, stages=()))
     # The last stage is what a study without stages stores.
