@@ -54,7 +54,11 @@ class Outcome:
     """As it was at the best validation; without validation, as in the end."""
     records: Sequence[Line]
     figures: dict[str, Any]
-    """What the best network does on the test part; empty if there is none."""
+    """What the best network does on the test part; empty if there is none, and before the end of the plan."""
+    update: int = 0
+    """Where the training stands."""
+    finished: bool = True
+    """At the end of its plan?"""
 
 
 def carry_out(
@@ -63,29 +67,40 @@ def carry_out(
     watchers: Sequence[Watch] = (),
     pace: Pace = _CALM,
     processes: Processes = ALONE,
+    until: int | None = None,
 ) -> Outcome:
     """Begin or go on, to the end.  In a folder, killing this at any moment and calling it again changes no number.
 
+    `until` stops after that update, with a checkpoint: going on from there is the same run as if it had not stopped.
     Of several processes the first measures and writes; the others only train.
     """
     if processes.rank > 0:
-        return _follow(task, folder, processes)
+        return _follow(task, folder, processes, until)
     with nullcontext() if folder is None else folder.claimed(task.description), _Course.entered(task, folder) as course:
         # Nothing may be written before all have read.
         processes.wait()
-        course.go(watchers, pace, processes)
+        course.go(watchers, pace, processes, until)
         return course.finish()
 
 
-def _follow(task: Task, folder: RunFolder | None, processes: Processes) -> Outcome:
+def _follow(task: Task, folder: RunFolder | None, processes: Processes, until: int | None) -> Outcome:
     training = Training.begin(task.network, task.plan)
     if folder is not None and folder.checkpoint.exists():
         load_training(folder.checkpoint, training, task.key)
     processes.wait()
-    for _ in carry_on(training, task.train, task.method, task.plan, (task.seed,), processes):
+    for _ in _up_to(until, training, task, processes):
         pass
     network = answering(training, task.train, task.plan)
-    return Outcome(network, network, [], {})
+    return Outcome(network, network, [], {}, training.update, training.update == task.plan.updates(len(task.train)))
+
+
+def _up_to(until: int | None, training: Training, task: Task, processes: Processes) -> Iterator[Record]:
+    """The updates that are left, but none after that one."""
+    if until is None or training.update < until:
+        for record in carry_on(training, task.train, task.method, task.plan, (task.seed,), processes):
+            yield record
+            if record.update == until:
+                return
 
 
 @dataclass(eq=False)
@@ -113,13 +128,13 @@ class _Course:
         finally:
             records.close()
 
-    def go(self, watchers: Sequence[Watch], pace: Pace, processes: Processes) -> None:
+    def go(self, watchers: Sequence[Watch], pace: Pace, processes: Processes, until: int | None) -> None:
         task, training = self.task, self.training
         updates, per_epoch = task.plan.updates(len(task.train)), updates_per_epoch(len(task.train), task.plan.batch)
         for watch in watchers:
             watch.begin(training.update, updates)
         try:
-            for record in carry_on(training, task.train, task.method, task.plan, (task.seed,), processes):
+            for record in _up_to(until, training, task, processes):
                 self.records.append({"update": record.update, "loss": record.loss})
                 for watch in watchers:
                     watch.updated(record)
@@ -128,7 +143,7 @@ class _Course:
                 if at_end or (inside == 0 and epochs % task.validated.every == 0):
                     self._validate(record.update / per_epoch, watchers)
                 waited = time.monotonic() - self.saved_at
-                if at_end or waited > (pace.shortest if inside == 0 else pace.longest):
+                if at_end or record.update == until or waited > (pace.shortest if inside == 0 else pace.longest):
                     self._save()
         except Diverged as problem:
             kept = "" if self.folder is None else f"; the checkpoint of update {self.saved_update} is kept"
@@ -139,19 +154,21 @@ class _Course:
 
     def finish(self) -> Outcome:
         task = self.task
-        network = answering(self.training, task.train, task.plan)
+        network, update = answering(self.training, task.train, task.plan), self.training.update
+        if update < task.plan.updates(len(task.train)):
+            return Outcome(network, network, self.records.lines, {}, update, finished=False)
         best = self.best_network if self.best is not None else network
         if self.folder is not None and self.best is not None:
             load_weights(self.folder.best, best)
         if self.folder is None:
-            return Outcome(network, best, self.records.lines, self._tested(best))
+            return Outcome(network, best, self.records.lines, self._tested(best), update)
         figures = self.folder.read_figures()
         if figures is None:
             if self.best is None:
-                save_weights(self.folder.last, network, {"key": task.key, "update": self.training.update})
+                save_weights(self.folder.last, network, {"key": task.key, "update": update})
             figures = self._tested(best)
             self.folder.save_figures(figures)
-        return Outcome(network, best, self.records.lines, dict(figures))
+        return Outcome(network, best, self.records.lines, dict(figures), update)
 
     def _tested(self, network: Network) -> dict[str, Any]:
         return {} if self.task.test is None else self._measured(network, self.task.test)
