@@ -17,9 +17,11 @@ from widemargin import (
     Method,
     Network,
     Rng,
+    Search,
     Single,
     Unperturbed,
     Whole,
+    WithBoundaryDistance,
     after,
     at_input,
     fgsm,
@@ -30,12 +32,14 @@ from widemargin import (
     standard,
     trades,
     trades_cross_entropy,
+    trades_random_start,
     udp,
     udp_consistency,
     udp_near,
     udp_projected,
     udp_single_step,
     udp_trades,
+    udp_trades_cross_entropy,
     udpr,
     vat,
 )
@@ -63,10 +67,12 @@ WITH_BALL: dict[str, Callable[[Ball], Method]] = {
     "friendly": lambda ball: friendly(ball, ball.radius / 3, STEPS, patience=1),
     "trades": lambda ball: trades(ball, ball.radius / 3, STEPS, weight=2.0),
     "trades_cross_entropy": lambda ball: trades_cross_entropy(ball, ball.radius / 3, STEPS, weight=1.0),
+    "trades_random_start": lambda ball: trades_random_start(ball, ball.radius / 3, STEPS, weight=2.0),
     "udp": lambda ball: udp(ball, ball.radius / 3, STEPS),
     "udpr": lambda ball: udpr(ball, ball.radius / 3, STEPS, weight=0.5),
     "udp_single_step": udp_single_step,
     "udp_trades": lambda ball: udp_trades(ball, ball.radius / 3, STEPS, weight=2.0),
+    "udp_trades_cross_entropy": lambda ball: udp_trades_cross_entropy(ball, ball.radius / 3, STEPS, weight=1.0),
     "udp_near": lambda ball: udp_near(ball, ball.radius / 3, STEPS, scale=0.1),
     "udp_projected": lambda ball: udp_projected(ball, STEPS),
     "udp_consistency": lambda ball: udp_consistency(ball, ball.radius / 3, STEPS, weight=2.0),
@@ -76,11 +82,16 @@ PERTURBING = [make(ball) for make in WITH_BALL.values() for ball in BALLS]
 METHODS = [make() for make in WITHOUT_BALL.values()] + PERTURBING
 
 
+def search_of(method: Method) -> Search:
+    """The search that says where its points go."""
+    return method.perturb.search if isinstance(method.perturb, WithBoundaryDistance) else method.perturb
+
+
 def is_random(method: Method) -> bool:
     """Does its search draw anything?"""
     if isinstance(method.perturb, Unperturbed):
         return False
-    ascent = method.perturb.ascent
+    ascent = search_of(method).ascent
     return (
         getattr(ascent.steps, "least", ascent.steps.most) < ascent.steps.most
         or not ascent.start.at_center

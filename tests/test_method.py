@@ -3,7 +3,7 @@ import torch
 
 import widemargin as wm
 from widemargin import Even, Nearness, SelfScaledNearness
-from widemargin.method import Weight
+from widemargin.method import Weight, climbing_entropy
 from widemargin.perturb.search import Moved
 
 WAYS = torch.tensor([[0.1, 0.2, 0.4, 0.9], [3.0, 1.0, 2.0, 1.0]], dtype=torch.float64)
@@ -65,3 +65,34 @@ def test_recipes_take_measures_by_their_plain_names() -> None:
     assert method == wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.CLIMBED["mutual information"])
     with pytest.raises(ValueError, match="grows with uncertainty"):
         wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturbed_gap)
+
+
+def test_a_search_as_published_is_in_train_mode_and_climbs_the_entropy() -> None:
+    ours = wm.udpr(wm.Linf(0.3), 0.1, 3, weight=1.0)
+    theirs = wm.as_published(ours)
+    assert theirs.criterion == ours.criterion
+    assert theirs.perturb == wm.InTrainMode(
+        wm.Search(wm.perturbed_entropy, wm.Linf(0.3), wm.Ascent(wm.Uniform(1, 3), wm.Steepest(0.1)))
+    )
+    for same in (wm.pgd(wm.Linf(0.3), 0.1, 3), wm.trades_cross_entropy(wm.Linf(0.3), 0.1, 3, weight=1.0)):
+        assert wm.as_published(same).perturb == wm.InTrainMode(same.perturb)
+
+
+def test_what_was_not_published_is_refused() -> None:
+    with pytest.raises(ValueError, match="TRADES as published is the recipe trades_cross_entropy, got a search of div"):
+        wm.as_published(wm.trades(wm.Linf(0.3), 0.1, 3, weight=1.0))
+    with pytest.raises(ValueError, match=r"must perturb by one Search, got Unperturbed\(\)"):
+        wm.as_published(wm.standard())
+
+
+def test_the_entropy_itself_leaves_confident_points_where_they_are() -> None:
+    network, points = wm.Single(wm.at_input(wm.MLP(2, 3, 2))), torch.tensor([[1.0, 0.0]])
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.fill_(0.0)
+        network.head.layers[0].weight[0, 0] = 1.0
+        network.head.layers[1].weight[1, 0] = 200.0
+    ours = wm.udp(wm.Linf(0.3, wm.OPEN), 0.1, 3)
+    for method, moves in ((ours, True), (climbing_entropy(ours), False)):
+        delta = method.perturb(network, points, torch.tensor([1]), wm.Rng.seeded(0)).delta
+        assert bool((delta != 0).any()) == moves

@@ -1,3 +1,4 @@
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from widemargin import (
     BeforeHead,
     DeepKernelGP,
     DropoutDraws,
+    DropoutResNetShape,
     Epochs,
     ImageSet,
     LastDropout,
@@ -22,6 +24,7 @@ from widemargin import (
     Members,
     PerStep,
     Plan,
+    ResNetShape,
     Run,
     Trial,
     Updates,
@@ -30,7 +33,7 @@ from widemargin import (
     standard,
     udp,
 )
-from widemargin.run import Place
+from widemargin.run import Place, key_of
 
 RUN = Run(LMS5(), Widths((2, 4, 2)), standard(), Plan(Updates(3), Adam(0.1)), 1)
 TRIAL = Trial(ImageSet("digits"), LeNetShape(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))
@@ -86,6 +89,16 @@ def test_parts_that_came_later_leave_the_keys_of_one_network_as_they_are() -> No
     assert repr(TRIAL.network) == "LeNetShape(classes=10, channels=1, side=8, capacity=1)"
     assert repr(Widths((2, 3))) == "Widths(widths=(2, 3))"
     assert TRIAL.key == "54ca58395035736c"
+
+
+def test_a_part_that_gives_other_numbers_gets_other_keys_and_leaves_those_of_all_others() -> None:
+    def before(*parts: object) -> str:
+        return hashlib.sha256(f"2 {parts!r}".encode()).hexdigest()[:16]
+
+    for network in (LeNetShape(), DropoutResNetShape(), Widths((2, 3))):
+        assert key_of("judged", replace(TRIAL, network=network)) == before("judged", replace(TRIAL, network=network))
+    for network in (ResNetShape(), ResNetShape(he_normal=True)):
+        assert replace(TRIAL, network=network).key != before(replace(TRIAL, network=network))
 
 
 def test_members_begin_with_weights_of_their_own_and_the_first_with_those_of_one_network() -> None:

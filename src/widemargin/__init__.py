@@ -26,7 +26,7 @@ from widemargin.measure.calibration import (
 )
 from widemargin.measure.margin import Margins, margins
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
-from widemargin.method import Even, Method, Nearness, SelfScaledNearness
+from widemargin.method import Even, Method, Nearness, SelfScaledNearness, as_published
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.mlp import MLP, Widths
 from widemargin.networks.named import DropoutResNetShape, LeNetShape, ResNetShape
@@ -48,6 +48,7 @@ from widemargin.perturb.ascent import (
     Whole,
 )
 from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Box, Linf
+from widemargin.perturb.boundary_distance import WithBoundaryDistance
 from widemargin.perturb.objectives import (
     CLIMBED,
     Objective,
@@ -58,6 +59,7 @@ from widemargin.perturb.objectives import (
     divergence,
     labelled_loss,
     objective,
+    offset_cross_entropy,
     perturbed_entropy,
     perturbed_expected_entropy,
     perturbed_gap,
@@ -101,12 +103,14 @@ from widemargin.recipes import (
     standard,
     trades,
     trades_cross_entropy,
+    trades_random_start,
     udp,
     udp_consistency,
     udp_near,
     udp_projected,
     udp_single_step,
     udp_trades,
+    udp_trades_cross_entropy,
     udpr,
     vat,
 )
@@ -239,8 +243,10 @@ __all__ = [
     "Validation",
     "Whole",
     "Widths",
+    "WithBoundaryDistance",
     "accuracy",
     "after",
+    "as_published",
     "at_input",
     "at_module",
     "before_head",
@@ -263,6 +269,7 @@ __all__ = [
     "max_entropy",
     "mutual_information",
     "objective",
+    "offset_cross_entropy",
     "outside_from_inside",
     "perturbed_entropy",
     "perturbed_expected_entropy",
@@ -283,6 +290,7 @@ __all__ = [
     "standard",
     "trades",
     "trades_cross_entropy",
+    "trades_random_start",
     "train",
     "udp",
     "udp_consistency",
@@ -290,6 +298,7 @@ __all__ = [
     "udp_projected",
     "udp_single_step",
     "udp_trades",
+    "udp_trades_cross_entropy",
     "udpr",
     "variation_ratio",
     "vat",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Protocol
 
@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from widemargin.perturb.objectives import Objective, Pair
-from widemargin.perturb.search import Moved, Perturbation
+from widemargin.perturb.objectives import Objective, Pair, perturbed_entropy, perturbed_log_entropy
+from widemargin.perturb.search import InTrainMode, Moved, Perturbation, Search
 from widemargin.shapes import Labels, PerSample, Points
 from widemargin.uncertainty.network import Network
 
@@ -104,3 +104,33 @@ class Method:
         values = self.criterion(Pair(labels, clean, perturbed))
         weights = self.weights(moved.way, network.abreast) if weights is None else weights
         return (weights * values).sum() + network.penalty()
+
+
+def as_published(method: Method) -> Method:
+    """With the search as the paper's code makes it: in train mode, and climbing the entropy itself.
+
+    Its TRADES is the recipe `trades_cross_entropy`.  What all this changes is measured by the study `corrections`.
+    """
+    search = _search_of(method)
+    if any(term.flat_at_center for _, term in search.objective.terms):
+        raise ValueError(f"TRADES as published is the recipe trades_cross_entropy, got a search of {search.objective}")
+    return in_train_mode(climbing_entropy(method))
+
+
+def in_train_mode(method: Method) -> Method:
+    """Its search leaves the network in the mode in which it trains."""
+    return replace(method, perturb=InTrainMode(_search_of(method)))
+
+
+def climbing_entropy(method: Method) -> Method:
+    """Its search climbs the entropy where it climbed its log: points on which the network is very confident stay."""
+    search = _search_of(method)
+    if search.objective != perturbed_log_entropy:
+        return method
+    return replace(method, perturb=replace(search, objective=perturbed_entropy))
+
+
+def _search_of(method: Method) -> Search:
+    if not isinstance(method.perturb, Search):
+        raise ValueError(f"the method must perturb by one Search, got {method.perturb}")
+    return method.perturb

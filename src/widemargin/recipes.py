@@ -15,12 +15,15 @@ from widemargin.perturb.objectives import (
     consistency,
     divergence,
     labelled_loss,
+    offset_cross_entropy,
     perturbed_gap,
     perturbed_log_entropy,
     perturbed_loss,
-    soft_cross_entropy,
 )
 from widemargin.perturb.search import Search, Unperturbed
+
+_A_LITTLE = 1e-4
+"""Of an objective that decides where another has no gradient, and nowhere else."""
 
 
 def standard() -> Method:
@@ -55,15 +58,27 @@ def friendly(ball: Ball, alpha: float, steps: int, patience: int) -> Method:
 
 
 def trades(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
-    """eq. (TRADES) with the KL divergence and the Gaussian start of Zhang et al. 2019."""
+    """eq. (TRADES) with the KL divergence of Zhang et al. 2019.
+
+    It has no gradient at the clean point, and rises on both sides of it: towards the boundary, and away from it.  A
+    little of the log-entropy makes the first step, towards the boundary; from their random start a quarter of the
+    points go the other way.
+    """
+    search = Search(divergence + _A_LITTLE * perturbed_log_entropy, ball, Ascent(Fixed(steps), Steepest(alpha)))
+    return Method(search, clean_loss + weight * divergence)
+
+
+def trades_random_start(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
+    """The same from the small Gaussian start of Zhang et al. 2019."""
     search = Search(divergence, ball, Ascent(Fixed(steps), Steepest(alpha), Gaussian()))
     return Method(search, clean_loss + weight * divergence)
 
 
 def trades_cross_entropy(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
-    """eq. (TRADES) as the paper's tables use it: cross-entropy between the two answers; weights above 1 collapse."""
-    search = Search(soft_cross_entropy, ball, Ascent(Fixed(steps), Steepest(alpha), Gaussian()))
-    return Method(search, clean_loss + weight * soft_cross_entropy)
+    """eq. (TRADES) as the paper's tables use it: cross-entropy between the two answers, with 1e-8 inside the log whose
+    gradient makes the first step; weights above 1 collapse."""
+    search = Search(offset_cross_entropy, ball, Ascent(Fixed(steps), Steepest(alpha)))
+    return Method(search, clean_loss + weight * offset_cross_entropy)
 
 
 def udp(ball: Ball, alpha: float, steps: int, measure: Objective = perturbed_log_entropy) -> Method:
@@ -84,8 +99,15 @@ def udp_single_step(ball: Ball, measure: Objective = perturbed_log_entropy) -> M
 def udp_trades(
     ball: Ball, alpha: float, steps: int, weight: float, measure: Objective = perturbed_log_entropy
 ) -> Method:
-    """App. A.3: UDP points, TRADES criterion."""
+    """App. A.3: UDP points, TRADES criterion with the KL divergence."""
     return Method(_uncertain(ball, alpha, steps, measure), clean_loss + weight * divergence)
+
+
+def udp_trades_cross_entropy(
+    ball: Ball, alpha: float, steps: int, weight: float, measure: Objective = perturbed_log_entropy
+) -> Method:
+    """App. A.3: UDP points, TRADES criterion with the cross-entropy of the paper's tables."""
+    return Method(_uncertain(ball, alpha, steps, measure), clean_loss + weight * offset_cross_entropy)
 
 
 def udp_near(ball: Ball, alpha: float, steps: int, scale: float, measure: Objective = perturbed_log_entropy) -> Method:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -31,11 +32,19 @@ from widemargin.uncertainty.single import Single
 
 _NUMBERS = 2
 """Counted up whenever the same parts give other numbers: 2 keeps the last, smaller batch of an epoch."""
+_NUMBERS_OF = {"ResNetShape": 2}
+"""The same for one part alone, so that runs without it keep their keys.
+
+ResNetShape: 2 has no normalisation after the last stage, bypasses that take the raw input, and He's linear layer.
+"""
 
 
 def key_of(*parts: object) -> str:
     """A name for whatever is decided by these; their repr must say it all."""
-    return hashlib.sha256(f"{_NUMBERS} {parts!r}".encode()).hexdigest()[:16]
+    said = repr(parts)
+    for name, number in _NUMBERS_OF.items():
+        said = re.sub(rf"\b{name}\(", f"{name} {number}(", said)
+    return hashlib.sha256(f"{_NUMBERS} {said}".encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

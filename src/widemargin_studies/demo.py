@@ -24,7 +24,7 @@ METHODS: fig3.Methods = {
         "UDPR": udpr(Linf(0.5, OPEN), alpha=0.05, steps=10, weight=1.0),
         "UDP-near": udp_near(L2(0.2, OPEN), alpha=0.02, steps=10, scale=0.05),
     }
-    for data, methods in fig3.METHODS.items()
+    for data, methods in fig3.FOUR.items()
 }
 
 

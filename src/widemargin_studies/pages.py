@@ -16,6 +16,7 @@ PLANE = (
     "app-corridor-sweep",
     "theorem",
     "near-points",
+    "corrections",
     "fig2",
 )
 _ON_IMAGES = (

@@ -17,7 +17,7 @@ from widemargin.networks.mlp import Widths
 from widemargin.plan import Adam, Cosine, Plan, Updates
 from widemargin.report.figures import Picture
 from widemargin.report.store import Store
-from widemargin.run import Run
+from widemargin.run import Run, key_of
 from widemargin.train.loop import train
 from widemargin.uncertainty.abreast import Abreast
 from widemargin.uncertainty.network import Network
@@ -39,11 +39,11 @@ def complete(runs: Sequence[Run], names: Mapping[Method, str], store: Store, wor
     workers.do(jobs(runs, names, store), title)
 
 
-def jobs(runs: Sequence[Run], names: Mapping[Method, str], store: Store) -> list[Job]:
-    """What is left to do; runs that differ only by seed go abreast."""
+def jobs(runs: Sequence[Run], names: Mapping[Method, str], store: Store, norms: Sequence[float] = (2.0,)) -> list[Job]:
+    """What is left to do until margins are known in these norms; runs that differ only by seed go abreast."""
     # Whole groups, even for one missing seed: batched products round by who else is in them.
     groups = [list(group) for _, group in groupby(runs, key=lambda run: replace(run, seed=0))]
-    groups = [group for group in groups if missing(group, store)]
+    groups = [group for group in groups if missing(group, store, norms)]
     return [
         Job(f"{names[group[0].method]}, {_short(group[0].data)}", updates(group[0]), _train_group, (group, store))
         for group in groups
@@ -54,12 +54,17 @@ def updates(run: Run) -> int:
     return run.plan.updates(len(run.data.draw()))
 
 
-def missing(runs: Sequence[Run], store: Store) -> int:
-    return sum(run.key not in store for run in runs)
+def missing(runs: Sequence[Run], store: Store, norms: Sequence[float] = (2.0,)) -> int:
+    return sum(any(margins_key(run, p) not in store for p in norms) for run in runs)
 
 
-def measured(run: Run, store: Store) -> Margins:
-    arrays = store.load(run.key).arrays
+def margins_key(run: Run, p: float) -> str:
+    """Margins in l2 are stored with the run itself."""
+    return run.key if p == 2 else key_of("margins", p, run)
+
+
+def measured(run: Run, store: Store, p: float = 2.0) -> Margins:
+    arrays = store.load(margins_key(run, p)).arrays
     return Margins(arrays["margin"], arrays["best"])
 
 
@@ -90,6 +95,8 @@ def _train_group(runs: Sequence[Run], store: Store, tick: Tick) -> None:
         arrays = {"margin": found.margin, "best": found.best, "loss": np.array(losses), **picture_arrays(single, cloud)}
         weights = {name: value.numpy() for name, value in single.state_dict().items()}
         store.save(run.key, describe(run), numbers, arrays, weights)
+        other = margins(single, cloud, p=np.inf)
+        store.save(margins_key(run, np.inf), describe(run), {}, {"margin": other.margin, "best": other.best}, {})
 
 
 def describe(run: Run) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from cases import (
     WITHOUT_BALL,
     Setting,
     is_random,
+    search_of,
 )
-from widemargin import InTrainMode, Method, Network, Rng, Search, Single, at_input
+from widemargin import InTrainMode, Method, Network, Rng, Single, at_input
 
 every_method = pytest.mark.parametrize("method", METHODS, ids=repr)
 every_search = pytest.mark.parametrize("method", PERTURBING, ids=repr)
@@ -49,7 +50,7 @@ def test_repr_is_the_code_that_makes_it(method: Method) -> None:
 @every_setting
 @every_search
 def test_delta_stays_in_ball_and_box(method: Method, setting: Setting) -> None:
-    network, ball = setting.network(), method.perturb.ball
+    network, ball = setting.network(), search_of(method).ball
     points = setting.points()
     delta = method.perturb(network, points, setting.labels(), Rng.seeded(0)).delta
     center = network.encode(points).detach()
@@ -99,11 +100,13 @@ def test_search_leaves_the_network_as_it_was(method: Method) -> None:
 def test_a_sample_does_not_depend_on_its_batch(method: Method) -> None:
     """With one generator for every row, each row draws the same alone as in company."""
     network, points, labels = WITH_STATE.network(), WITH_STATE.points(), WITH_STATE.labels()
+    # The published TRADES takes its first step along a gradient of 1e-8, of which rounding is a larger part.
+    atol = 1e-7 if "offset_cross_entropy" in repr(method.perturb) else 1e-9
     together = method.perturb(network, points, labels, Rng.seeded(*range(len(points))))
     for row in range(len(points)):
         alone = method.perturb(network, points[row : row + 1], labels[row : row + 1], Rng.seeded(row))
-        torch.testing.assert_close(alone.delta[0], together.delta[row], rtol=0, atol=1e-9)
-        torch.testing.assert_close(alone.way[0], together.way[row], rtol=0, atol=1e-9)
+        torch.testing.assert_close(alone.delta[0], together.delta[row], rtol=0, atol=atol)
+        torch.testing.assert_close(alone.way[0], together.way[row], rtol=0, atol=atol)
 
 
 @every_method
@@ -137,10 +140,9 @@ class Elementwise(nn.Module):
     ids=["elementwise", "mlp"],
 )
 def test_compact_loop_agrees_with_its_masked_twin(method: Method, network: Network, tolerance: float) -> None:
-    assert isinstance(method.perturb, Search)
-    points, labels = ONE_MLP.points(rows=9), ONE_MLP.labels(rows=9) % 3
+    search, points, labels = search_of(method), ONE_MLP.points(rows=9), ONE_MLP.labels(rows=9) % 3
     network.eval()
-    compact = method.perturb(network, points, labels, Rng.seeded(3))
+    compact = search(network, points, labels, Rng.seeded(3))
     # In eval mode already, InTrainMode is the masked loop and nothing else.
-    masked = InTrainMode(method.perturb)(network, points, labels, Rng.seeded(3))
+    masked = InTrainMode(search)(network, points, labels, Rng.seeded(3))
     torch.testing.assert_close(compact.delta, masked.delta, rtol=0, atol=tolerance)

@@ -57,6 +57,31 @@ def test_margins_of_a_circle_are_the_signed_distances_to_it(radius: float) -> No
     np.testing.assert_allclose(measured, np.where(CLOUD.labels == 1, outside, -outside), atol=1e-5)
 
 
+@pytest.mark.parametrize("angle", [0.0, 0.3, math.pi / 4, 1.2, math.pi / 2])
+def test_margins_in_linf_are_shorter_by_the_l1_norm_of_the_normal(angle: float) -> None:
+    normal = np.array([math.cos(angle), math.sin(angle)])
+    points = 0.3 * CLOUD.points
+    signed = points.double().numpy() @ normal / np.abs(normal).sum()
+    found = margins(linear([[0.0, 0.0], normal.tolist()], [0.0, 0.0]), Cloud(points, CLOUD.labels), 41, p=math.inf)
+    reached = np.abs(signed) < 0.1
+    assert reached.sum() > 1
+    np.testing.assert_allclose(found.margin[reached], np.where(CLOUD.labels == 1, signed, -signed)[reached], atol=1e-6)
+    np.testing.assert_allclose(found.best, Cloud(points, CLOUD.labels).best_margins(math.inf).double(), atol=1e-6)
+
+
+def test_margins_of_a_circle_in_linf_are_those_of_a_dense_search() -> None:
+    around = np.linspace(0, 2 * math.pi, 200_001)
+    circle = 0.8 * np.stack([np.cos(around), np.sin(around)], 1)
+    expected = [np.abs(circle - point).max(1).min() for point in CLOUD.points.double().numpy()]
+    found = margins(Single(at_input(Disc(0.8))), CLOUD, resolution=101, p=math.inf).margin
+    np.testing.assert_allclose(np.abs(found), expected, atol=1e-5)
+
+
+def test_margins_in_other_norms_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"in l2 \(p = 2\) or l-infinity \(p = inf\), got p = 1"):
+        margins(Single(at_input(Disc(0.8))), CLOUD, p=1.0)
+
+
 def test_three_classes_have_margins_to_the_nearest_of_their_rivals() -> None:
     """Three sectors: x is ahead, -x is ahead, or y is ahead of both."""
     cloud = Cloud(torch.tensor([[0.8, 0.1], [-0.7, 0.0], [0.0, 0.9], [0.1, -0.8]]), torch.tensor([0, 1, 2, 0]))

@@ -20,6 +20,7 @@ from widemargin import (
     clean_loss,
     divergence,
     objective,
+    offset_cross_entropy,
     perturbed_entropy,
     perturbed_expected_entropy,
     perturbed_gap,
@@ -72,6 +73,7 @@ FORMULAS: list[tuple[Objective, Callable[[Tensor, Tensor], Tensor]]] = [
     (perturbed_variation_ratio, lambda clean, perturbed: 1 - mean(perturbed).amax(-1)),
     (perturbed_log_variation_ratio, lambda clean, perturbed: (1 - mean(perturbed).amax(-1)).log()),
     (perturbed_gap, lambda clean, perturbed: gap(mean(perturbed))),
+    (offset_cross_entropy, lambda clean, perturbed: -(mean(clean) * (mean(perturbed) + 1e-8).log()).sum(-1)),
     (divergence, lambda clean, perturbed: (mean(clean) * (mean(clean) / mean(perturbed)).log()).sum(-1)),
     (soft_cross_entropy, lambda clean, perturbed: -(mean(clean) * mean(perturbed).log()).sum(-1)),
 ]
@@ -136,13 +138,22 @@ def test_terms_say_truly_whether_they_move_and_whether_they_are_flat_at_the_cent
         assert (gradient_at_center(climbed).abs().max() < 1e-12) == term.flat_at_center
 
 
-@pytest.mark.parametrize("climbed", [divergence, soft_cross_entropy, perturbed_loss + 0.1 * divergence], ids=repr)
-def test_a_search_of_a_divergence_must_not_start_at_the_center(climbed: Objective) -> None:
+@pytest.mark.parametrize("climbed", [divergence, soft_cross_entropy, clean_loss + 0.1 * divergence], ids=repr)
+def test_a_search_of_nothing_but_a_divergence_must_not_start_at_the_center(climbed: Objective) -> None:
     steps = Fixed(3), Steepest(0.1)
-    with pytest.raises(ValueError, match=r"^\w+ has no gradient at the clean point: start the search elsewhere, with "):
+    with pytest.raises(ValueError, match=r" has no gradient at the clean point: start the search elsewhere, with "):
         Search(climbed, Linf(0.3), Ascent(*steps))
     for start in (Gaussian(), InBall()):
         Search(climbed, Linf(0.3), Ascent(*steps, start))
+    Search(climbed + 1e-4 * perturbed_log_entropy, Linf(0.3), Ascent(*steps))
+
+
+def test_the_offsets_gradient_at_the_center_points_to_less_confidence() -> None:
+    one = CLEAN[:1].clone().requires_grad_()
+    climbed = offset_cross_entropy(Pair(LABELS, lambda: CLEAN[:1], lambda: one))
+    (gradient,) = torch.autograd.grad(climbed.sum(), one)
+    # That of the sum of (1 - C p_j) z_j over C classes, as long as all p_j are well above the offset.
+    torch.testing.assert_close(1e8 * gradient, 1 - one.shape[-1] * one.detach().softmax(-1), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("climbed", [clean_loss, clean_loss - 0.5 * clean_entropy], ids=repr)

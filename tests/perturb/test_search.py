@@ -1,4 +1,5 @@
 import weakref
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from widemargin import (
     Fixed,
     InTrainMode,
     Linf,
+    Method,
     Misclassified,
     Rng,
     Search,
@@ -29,6 +31,8 @@ from widemargin import (
     perturbed_loss,
     pgd,
     trades,
+    trades_cross_entropy,
+    trades_random_start,
     udp,
 )
 from widemargin.perturb.balls import Ball
@@ -89,6 +93,20 @@ def test_the_clean_answer_is_computed_once() -> None:
     points, labels = torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), torch.zeros(8, dtype=torch.long)
     trades(L2(1.0), 0.1, 5, weight=1.0).perturb(Single(at_input(counting)), points, labels, Rng.seeded(0))
     assert counting.rows == [8] * 6
+
+
+@pytest.mark.parametrize("recipe", [trades, trades_cross_entropy])
+def test_trades_searches_towards_the_boundary_and_not_away_from_it(recipe: Callable[..., Method]) -> None:
+    points = torch.linspace(-1.5, 1.5, 40).double()[:, None]
+    labels, ball, network = (points[:, 0] > 0).long(), Linf(2.0, OPEN), line([1.0])
+
+    def crossed(method: Method) -> Tensor:
+        moved = points + method.perturb(network, points, labels, Rng.seeded(0)).delta
+        return (moved * points < 0)[:, 0]
+
+    assert bool(crossed(recipe(ball, 0.1, 20, weight=1.0)).all())
+    # A divergence rises on both sides of the clean point: about half the random starts lead away.
+    assert 0.2 < crossed(trades_random_start(ball, 0.1, 20, weight=1.0)).double().mean() < 0.8
 
 
 class Saved:

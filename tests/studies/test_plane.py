@@ -1,5 +1,7 @@
 import io
+import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from widemargin.conduct import audit, findings
 from widemargin.conduct.audited import Question
 from widemargin.measure.attacks.apgd import APGD
 from widemargin.measure.attacks.square import Square
+from widemargin.measure.margin import margins
 from widemargin.report.store import Store
 from widemargin.workers import Workers
 from widemargin_studies import app_corridor_sweep, app_two_distances, demo, digits_audit, fig3, plane
@@ -65,6 +68,8 @@ def test_studies_run_report_and_have_nothing_left(
     monkeypatch.setattr(findings, "all_findings", lambda *arguments, **more: ())
     monkeypatch.setattr(app_corridor_sweep, "RADII", (0.05, 0.25, 0.45))
     monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, length=wm.Updates(5)))
+    monkeypatch.setattr(plane, "margins", partial(margins, resolution=41, refinements=0))
+    monkeypatch.setattr(fig3, "SLOWLY", (wm.Updates(6), wm.Adam(5e-4)))
     monkeypatch.setattr(fig3, "PLANS", dict.fromkeys(fig3.PLANS, replace(SHORT, length=wm.Updates(5))))
     store = Store(tmp_path / "runs")
     with pytest.raises(ValueError, match="run the study first"):
@@ -86,3 +91,16 @@ def test_two_distances_end_to_end(tmp_path: Path, workers: Workers, monkeypatch:
     report = app_two_distances.report(store)
     assert len(report.verdicts) == 4
     report.write(tmp_path / "report")
+
+
+def test_a_run_without_margins_in_linf_is_trained_again_for_them(tmp_path: Path, workers: Workers) -> None:
+    runs = plane.runs_of(wm.TwoDistances(), wm.standard(), replace(SHORT, length=wm.Updates(2)), (0, 1))
+    store = Store(tmp_path / "runs")
+    plane.complete(runs, {wm.standard(): "standard"}, store, workers, "Training")
+    assert plane.missing(runs, store, (2.0, np.inf)) == 0
+    found = plane.measured(runs[0], store, np.inf)
+    assert (np.abs(found.margin) <= np.abs(plane.measured(runs[0], store).margin) + 1e-4).all()
+    shutil.rmtree(store.root / plane.margins_key(runs[1], np.inf))
+    assert plane.missing(runs, store) == 0
+    assert plane.missing(runs, store, (2.0, np.inf)) == 1
+    assert len(plane.jobs(runs, {wm.standard(): "standard"}, store, (2.0, np.inf))) == 1

@@ -16,11 +16,13 @@ from widemargin import (
     LastWeights,
     Network,
     Plan,
+    ResNetShape,
     Rng,
     Single,
     Training,
     Updates,
     at_input,
+    before_head,
     carry_on,
     standard,
 )
@@ -122,3 +124,11 @@ def test_weights_are_kept_with_a_note(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not fit this network"):
         load_weights(tmp_path / "a", fresh(4))
     assert json.dumps(read(tmp_path / "a")[1]) == '{"robust": 0.25}'
+
+
+def test_weights_of_the_resnet_with_a_last_normalisation_are_refused(tmp_path: Path) -> None:
+    network = Single(before_head(ResNetShape(width=2).build(torch.Generator().manual_seed(0))))
+    older = network.state_dict() | {f"head.norm.{name}": torch.ones(16) for name in ("weight", "bias")}
+    write(tmp_path / "best.safetensors", older, {})
+    with pytest.raises(ValueError, match=r"'head.norm.bias' must be None, got .* or train anew if an older version"):
+        load_weights(tmp_path / "best.safetensors", network)

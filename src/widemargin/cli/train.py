@@ -35,8 +35,9 @@ class Train:
     """fashion-mnist, mnist, svhn, cifar-10, cifar-100 or digits; or a folder with a sub-folder of images for every
     class (one called unlabelled has none); or an .npz, .csv or .parquet file."""
     method: str
-    """standard, max-entropy, fgsm, r-fgsm, pgd, friendly, trades, trades-cross-entropy, udp, udpr, udp-single-step,
-    udp-trades, udp-near or udp-projected; vat or udp-consistency, which also use rows without a label."""
+    """standard, max-entropy, fgsm, r-fgsm, pgd, friendly, trades, trades-random-start, trades-cross-entropy, udp, udpr,
+    udp-single-step, udp-trades, udp-trades-cross-entropy, udp-near or udp-projected; vat or udp-consistency, which also
+    use rows without a label."""
     network: Annotated[str | None, _TEXT] = None
     """lenet, resnet18, resnet18-he, resnet18-dropout or mlp; or my_file.py:MyNet, which runs that file.  By default
     what the paper takes for the data; for tables an mlp."""
@@ -47,7 +48,7 @@ class Train:
     steps: Annotated[int | None, _INT] = None
     """How many steps; for udp and its kin the most that are drawn."""
     weight: Annotated[float | None, _FLOAT] = None
-    """Of the regulariser: udpr, trades, trades-cross-entropy, udp-trades, max-entropy, vat, udp-consistency."""
+    """Of the regulariser: udpr, trades, udp-trades and their other forms, max-entropy, vat, udp-consistency."""
     patience: Annotated[int | None, _INT] = None
     """Steps after crossing the boundary: friendly."""
     scale: Annotated[float | None, _FLOAT] = None

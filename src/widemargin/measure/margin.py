@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,8 +50,10 @@ class Margins:
         return float(self.share.mean())
 
 
-def margins(network: Network, cloud: Cloud, resolution: int = 301, refinements: int = 3) -> Margins:
+def margins(network: Network, cloud: Cloud, resolution: int = 301, refinements: int = 3, p: float = 2.0) -> Margins:
     """Distances to the zero line of each class's lead, from a dense grid, refined around each point's nearest places.
+
+    In l2, or in l-infinity with p = inf.
 
     The grid reaches as far beyond the points as any of their best margins: a boundary farther away costs nobody
     anything, and is not looked for.
@@ -58,6 +61,8 @@ def margins(network: Network, cloud: Cloud, resolution: int = 301, refinements: 
     The grid finds every piece of the boundary that is wider than a cell; each refinement then shrinks the error of a
     distance by 4 x, from about a hundredth of a cell where the boundary is smooth.
     """
+    if p not in (2.0, math.inf):
+        raise ValueError(f"margins are measured in l2 (p = 2) or l-infinity (p = inf), got p = {p}")
     if float(cloud.best_margins().min()) == 0:
         raise ValueError("points of different classes must not coincide: no boundary keeps a margin between them")
     window = Window.around(cloud)
@@ -66,20 +71,28 @@ def margins(network: Network, cloud: Cloud, resolution: int = 301, refinements: 
     points, labels = cloud.points.double().cpu().numpy(), cloud.labels.cpu().numpy()
     own = log_probs(network, points)
     margin = np.full(len(points), np.inf)
+    # A ball of l-infinity touches with a corner: where it does is missed by a whole cell, not by the square of it.
+    rounds = refinements if p == 2 else 3 * refinements
     for label in np.unique(labels):
         rows = labels == label
         lines = zero_lines(x, y, lead(answers, int(label)))
-        distance = _refined(network, points[rows], lines, int(label), (x[1] - x[0], y[1] - y[0]), refinements)
+        distance = _refined(network, points[rows], lines, int(label), (x[1] - x[0], y[1] - y[0]), rounds, p)
         margin[rows] = np.where(lead(own[rows], int(label)) < 0, -distance, distance)
-    return Margins(margin, cloud.best_margins().double().cpu().numpy())
+    return Margins(margin, cloud.best_margins(p).double().cpu().numpy())
 
 
 def _refined(
-    network: Network, points: Array, lines: list[Array], label: int, cell: tuple[float, float], refinements: int
+    network: Network,
+    points: Array,
+    lines: list[Array],
+    label: int,
+    cell: tuple[float, float],
+    refinements: int,
+    p: float,
 ) -> Array:
     if not lines:
         return np.full(len(points), np.inf)
-    nearest, distance = _nearest_on_segments(points, *_segments(lines))
+    nearest, distance = (_nearest_on_segments if p == 2 else _nearest_in_linf)(points, *_segments(lines))
     best_first = np.argsort(distance, 1)[:, : 8 * _CANDIDATES : 8]
     places = np.take_along_axis(nearest, best_first[..., None], 1)
     reach = 2 * np.array(cell)
@@ -87,12 +100,12 @@ def _refined(
     for _ in range(refinements):
         grids = places[:, :, None, None, :] + reach * local
         crossings = _crossings(grids, lead(log_probs(network, grids), label))
-        away = np.linalg.norm(crossings - points[:, None, None], axis=-1)
+        away = np.linalg.norm(crossings - points[:, None, None], ord=p, axis=-1)
         closest = away.argmin(-1)[..., None]
         found = np.isfinite(np.take_along_axis(away, closest, -1))
         places = np.where(found, np.take_along_axis(crossings, closest[..., None], 2)[:, :, 0], places)
         reach = reach / 4
-    return np.asarray(np.linalg.norm(places - points[:, None], axis=-1).min(1))
+    return np.asarray(np.linalg.norm(places - points[:, None], ord=p, axis=-1).min(1))
 
 
 def _crossings(grids: Array, values: Array) -> Array:
@@ -122,3 +135,20 @@ def _nearest_on_segments(points: Array, start: Array, way: Array) -> tuple[Array
     along = (off * way).sum(-1) / np.maximum((way**2).sum(-1), 1e-300)
     nearest = start + along.clip(0, 1)[..., None] * way
     return nearest, np.linalg.norm(points[:, None] - nearest, axis=-1)
+
+
+def _nearest_in_linf(points: Array, start: Array, way: Array) -> tuple[Array, Array]:
+    """The same in l-infinity: at one end, or where the way off is as long in x as in y."""
+    off = start - points[:, None]
+    (x, y), (by_x, by_y) = np.moveaxis(off, -1, 0), np.moveaxis(way, -1, 0)
+    ends = (np.zeros_like(x), np.ones_like(x))
+    diagonals = (_ratio(y - x, by_x - by_y), _ratio(-x - y, by_x + by_y))
+    along = np.stack([*ends, *diagonals]).clip(0, 1)
+    places = off + along[..., None] * way
+    best = np.abs(places).max(-1).argmin(0)[None, ..., None]
+    nearest = np.take_along_axis(places, best, 0)[0]
+    return points[:, None] + nearest, np.abs(nearest).max(-1)
+
+
+def _ratio(above: Array, below: Array) -> Array:
+    return np.divide(above, below, out=np.zeros_like(above), where=below != 0)

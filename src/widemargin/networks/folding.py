@@ -9,7 +9,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 _LEAST_FACTOR = 1e-6
 
 
-def may_fold(images: object, *layers: nn.Module | None) -> bool:
+def may_fold(images: object, *layers: nn.Module) -> bool:
     """Whether these layers may be computed together: they are what they seem, are fixed, and nobody looks at them.
 
     Whoever traces, exports or transforms the network wants the layers themselves, and so does whoever hangs a hook on
@@ -23,7 +23,7 @@ def may_fold(images: object, *layers: nn.Module | None) -> bool:
         and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         and torch._C._functorch.maybe_current_level() is None
         and not nn.modules.module._has_any_global_hook()
-        and all(_is_fixed(layer, images.dtype) for layer in layers if layer is not None)
+        and all(_is_fixed(layer, images.dtype) for layer in layers)
     )
 
 
@@ -36,11 +36,6 @@ def rectified(norm: nn.BatchNorm2d, images: Tensor) -> tuple[Tensor, Tensor]:
     if bool((factor > _LEAST_FACTOR).all()):
         return torch.add(images, (shift / factor).view(-1, 1, 1)).relu_(), factor
     return torch.addcmul(shift.view(-1, 1, 1), images, factor.view(-1, 1, 1)).relu_(), torch.ones_like(factor)
-
-
-def convolved(conv: nn.Conv2d, images: Tensor, scale: Tensor) -> Tensor:
-    """`conv(images * scale)` for a convolution without bias."""
-    return _with_weight(conv, images, conv.weight * scale.view(-1, 1, 1))
 
 
 def normalised(conv: nn.Conv2d, norm: nn.BatchNorm2d, images: Tensor, scale: Tensor | None = None) -> Tensor:

@@ -8,15 +8,17 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from widemargin.networks.folding import convolved, may_fold, normalised, rectified
+from widemargin.networks.folding import may_fold, normalised, rectified
 
 
 @final
 class PreActResNet18(nn.Sequential):
     """Pre-activation ResNet-18 as in Andriushchenko & Flammarion (2020): CIFAR-10 and SVHN in the paper.
 
-    `encoder` ends with the last convolution and its bypass; `head` is the final normalisation, ReLU, the average over
-    the image and the linear layer.  `width` is the number of filters of the first stage; it doubles three times.
+    Unlike He et al. (2016) it has neither normalisation nor ReLU after the last stage, and a bypass convolution takes
+    what its block is given, not activated.  `encoder` ends with the last convolution and its bypass; `head` is the
+    average over the image and the linear layer.  `width` is the number of filters of the first stage; it doubles three
+    times.
     """
 
     encoder: nn.Sequential
@@ -26,10 +28,8 @@ class PreActResNet18(nn.Sequential):
         check_resnet(classes, channels, width)
         encoder = OrderedDict[str, nn.Module](stem=nn.Conv2d(channels, width, 3, padding=1, bias=False))
         encoder.update(_stages(width, PreActBlock))
-        head = OrderedDict[str, nn.Module](
-            norm=nn.BatchNorm2d(8 * width), relu=nn.ReLU(), **_classifier(width, classes)
-        )
-        super().__init__(OrderedDict(encoder=nn.Sequential(encoder), head=nn.Sequential(head)))
+        head = nn.Sequential(_classifier(width, classes))
+        super().__init__(OrderedDict(encoder=nn.Sequential(encoder), head=head))
 
 
 @final
@@ -58,7 +58,7 @@ class DropoutResNet18(nn.Sequential):
 
 @final
 class PreActBlock(nn.Module):
-    """Normalisation and ReLU come before each convolution; the sum is returned as it is."""
+    """Normalisation and ReLU come before each convolution but the bypass; the sum is returned as it is."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -70,19 +70,19 @@ class PreActBlock(nn.Module):
 
     def forward(self, images: Any) -> Any:
         # Of a tracer images are no tensor.
-        if may_fold(images, self.norm1, self.conv1, self.norm2, self.bypass):
+        if may_fold(images, self.norm1, self.conv1, self.norm2):
             return self._with_fixed_norms(images)
         # In place, since nobody needs what a normalisation or a convolution returned: a tenth less time.
         active = self.norm1(images).relu_()
         residual = self.conv2(self.norm2(self.conv1(active)).relu_())
-        residual += images if self.bypass is None else self.bypass(active)
+        residual += images if self.bypass is None else self.bypass(images)
         return residual
 
     def _with_fixed_norms(self, images: Tensor) -> Tensor:
         """The same up to rounding; with a gradient of the images a fifth less time."""
         active, scale = rectified(self.norm1, images)
         residual: Tensor = self.conv2(normalised(self.conv1, self.norm2, active, scale).relu_())
-        residual += images if self.bypass is None else convolved(self.bypass, active, scale)
+        residual += images if self.bypass is None else self.bypass(images)
         return residual
 
 

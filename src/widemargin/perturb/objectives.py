@@ -12,6 +12,8 @@ from widemargin.data.checks import UNLABELLED
 from widemargin.shapes import Labels, MemberLogits, PerSample
 from widemargin.uncertainty import predictive
 
+_OFFSET = 1e-8
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -165,6 +167,11 @@ def _soft_cross_entropy(pair: Pair) -> PerSample:
     return -(clean.exp() * perturbed).sum(-1)
 
 
+def _offset_cross_entropy(pair: Pair) -> PerSample:
+    clean, perturbed = (logits().softmax(-1).mean(0) for logits in (pair.clean, pair.perturbed))
+    return -(clean * (perturbed + _OFFSET).log()).sum(-1)
+
+
 def _named(name: str, value: Callable[[Pair], PerSample], **properties: bool) -> Objective:
     return Objective(((1.0, Term(name, value, **properties)),))
 
@@ -207,7 +214,13 @@ divergence = _label_free("divergence", _divergence, flat_at_center=True)
 consistency = _label_free("consistency", _consistency, flat_at_center=True)
 """KL(clean || perturbed) with the clean answer held fixed: what VAT descends, so that only the perturbed one moves."""
 soft_cross_entropy = _label_free("soft_cross_entropy", _soft_cross_entropy, flat_at_center=True)
-"""Cross-entropy of the perturbed answer under the clean one: TRADES as the paper's tables use it."""
+"""Cross-entropy of the perturbed answer under the clean one: TRADES as the paper writes it."""
+offset_cross_entropy = _label_free("offset_cross_entropy", _offset_cross_entropy)
+"""The same with 1e-8 inside the log: TRADES as the paper's tables use it.
+
+The offset keeps it finite, and gives it a small gradient at the clean point, towards less confidence: a search that
+starts there first takes a step that this decides.
+"""
 
 # In log form, which has the same maximisers: a search must not lose its gradient where the network is sure.
 CLIMBED: Mapping[str, Objective] = {

@@ -58,13 +58,13 @@ class Search:
     ascent: Ascent
 
     def __post_init__(self) -> None:
-        terms = [term for _, term in self.objective.terms]
-        if not any(term.moves for term in terms):
+        moving = [term for _, term in self.objective.terms if term.moves]
+        if not moving:
             raise ValueError(f"a search must climb something that changes as the point moves, got {self.objective}")
-        flat = [term for term in terms if term.flat_at_center]
-        if flat and self.ascent.start.at_center:
+        if self.ascent.start.at_center and all(term.flat_at_center for term in moving):
             raise ValueError(
-                f"{flat[0]} has no gradient at the clean point: start the search elsewhere, with Gaussian() or InBall()"
+                f"{self.objective} has no gradient at the clean point: start the search elsewhere, with Gaussian() or "
+                "InBall(), or add a little of what has one, such as 1e-4 * perturbed_log_entropy"
             )
 
     @property

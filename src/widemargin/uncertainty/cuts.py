@@ -35,7 +35,8 @@ def after(network: nn.Sequential, layers: int) -> Cut:
 def before_head(network: nn.Module) -> Cut:
     """The latent space of Sec. 5.1.2: what the last convolution returns, or what an MLP's last layer is given.
 
-    A ResNet's last convolution counts with the bypass that is added to it, a LeNet's with its ReLU and pooling.
+    A ResNet's last convolution counts with the bypass that is added to it, a LeNet's with its ReLU and pooling.  Of a
+    PreActResNet18 only the average over the image and the linear layer follow.
     """
     if isinstance(network, LeNet | PreActResNet18 | DropoutResNet18):
         return Cut(network.encoder, network.head)

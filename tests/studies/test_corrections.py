@@ -1,0 +1,41 @@
+import io
+from functools import partial
+from pathlib import Path
+
+import pytest
+import rich.console
+
+import widemargin as wm
+from widemargin.measure.margin import margins
+from widemargin.report.store import Store
+from widemargin.workers import Workers
+from widemargin_studies import corrections, plane
+from widemargin_studies.corrections import Change
+
+
+def test_each_comparison_differs_in_the_search_alone() -> None:
+    for compared in (*corrections.IMAGES[corrections.LENET], *corrections.IMAGES[corrections.NORMED]):
+        assert compared.ours.perturb != compared.theirs.perturb
+        # The paper's TRADES is another criterion too, and said to be.
+        assert (compared.ours.criterion == compared.theirs.criterion) == (compared.name != corrections.FORM)
+
+
+@pytest.mark.parametrize(("gains", "outcome"), [((3.0, 4.0, 3.5), "held"), ((-1.0, 4.0, -3.5), "undecided")])
+def test_a_change_is_judged_by_the_differences_between_the_same_seeds(gains: tuple[float, ...], outcome: str) -> None:
+    theirs = (10.0, 50.0, 90.0)
+    change = Change("", "", "", "points", [there + gain for there, gain in zip(theirs, gains, strict=True)], theirs)
+    assert change.outcome == outcome
+
+
+def test_the_study_runs_reports_and_has_nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corrections, "SEEDS", (0, 1))
+    monkeypatch.setattr(corrections, "PLAN", wm.Plan(wm.Updates(1), wm.Adam(1e-3), batch=100))
+    monkeypatch.setattr(corrections, "PLANS", dict.fromkeys(corrections.PLANS, wm.Plan(wm.Updates(1), wm.Adam(1e-3))))
+    monkeypatch.setattr(plane, "margins", partial(margins, resolution=41, refinements=0))
+    store, workers = Store(tmp_path / "runs"), Workers(rich.console.Console(file=io.StringIO()), 1)
+    corrections.run(store, workers)
+    assert corrections.missing(store) == 0
+    report = corrections.report(store)
+    # Two of searches alone; clean and robust accuracy of three comparisons on each network; four in the plane.
+    assert len(report.verdicts) == len(report.tables[0].rows) == 2 + 2 * 6 + 4
+    assert all(path.stat().st_size > 500 for path in report.write(tmp_path / "report"))
