@@ -23,9 +23,6 @@ class Step:
 class Graph(nn.Module):
     """Weights are frozen parameters: what is audited is not trained.  A value is dropped once nothing reads it."""
 
-    asks_for_shapes = True
-    """For whoever traces it: which calls it makes follows from the shape of its inputs, never from their values."""
-
     def __init__(self, stored: Mapping[str, Tensor], steps: Sequence[Step], given: str, answer: str) -> None:
         super().__init__()
         _check_order(stored, steps, given, answer)

@@ -44,8 +44,7 @@ def read(network: Network | nn.Module, points: Points) -> Program:
         logits = module(points)
         check_logits(logits, len(points))
         try:
-            asks = any(getattr(part, "asks_for_shapes", False) for part in module.modules())
-            graph = (_WithShapes(points.clone()) if asks else fx.Tracer()).trace(module)
+            graph = _WithShapes(points.clone()).trace(module)
         except Exception as error:
             raise ValueError(
                 f"no certificate for a {type(network).__name__}: its steps must be the same for all inputs, "
@@ -82,7 +81,7 @@ def _check_same(program: Program, points: Points, logits: Tensor, name: str) -> 
 
 @final
 class _WithShapes(fx.Tracer):
-    """For a module of functions alone, whose calls follow from shapes: runs each on points as soon as it is traced."""
+    """Runs every call on points as soon as it is traced: a network may ask for shapes, as in x.view(len(x), -1)."""
 
     def __init__(self, points: Points) -> None:
         super().__init__()
@@ -121,6 +120,12 @@ class _Shaped(fx.Proxy):
     @property
     def ndim(self) -> int:
         return self._known().ndim
+
+    def dim(self) -> int:
+        return self._known().dim()
+
+    def __len__(self) -> int:
+        return len(self._known())
 
     def is_floating_point(self) -> bool:
         return self._known().is_floating_point()
