@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Generator, Tensor, nn
 
+from widemargin.conduct.archive import named_tensors, unpickled
 from widemargin.conduct.description import read_description
 from widemargin.conduct.export import trained
 from widemargin.conduct.folder import RunFolder
@@ -101,15 +101,13 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         except (SafetensorError, OSError) as problem:
             raise ValueError(f"{path} is damaged or no .safetensors file ({problem})") from None
     try:
-        content: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as problem:
-        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise ValueError(f"{path} must hold a state dict of tensors and nothing else, got {reason}") from None
-    if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
-        content = content["state_dict"]
-    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise ValueError(f"{path} must hold a state dict of tensors, got something else: save network.state_dict()")
-    return {str(name): value for name, value in content.items()}
+        with path.open("rb") as file:
+            content = unpickled(file, path.stat().st_size)
+        if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
+            content = content["state_dict"]
+        return named_tensors(content)
+    except ValueError as problem:
+        raise ValueError(f"{path} is no state dict, {problem}: save network.state_dict()") from None
 
 
 def _fill(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
