@@ -62,6 +62,8 @@ class Graph(nn.Module):
         super().__init__()
         if len(steps) > MOST_STEPS:
             raise ValueError(f"it must have at most {MOST_STEPS:,} operators, got {len(steps):,}")
+        if sizes is not None and (not sizes or sizes[0] == 0):
+            raise ValueError(f"it must take batches of points, got inputs of sizes {list(sizes)}")
         _check_order(stored, steps, given, answer)
         used = {answer, *(name for step in steps for name in step.inputs)}
         # torch's names cannot hold a dot; the file's can.
@@ -103,7 +105,10 @@ class Graph(nn.Module):
     def _try(self, inputs: Tensor) -> None:
         """On zeros: what they come to does not matter."""
         self._check_sizes(inputs)
-        values = self._begun(inputs.new_zeros((self.asks_for_rows or min(len(inputs), 2), *inputs.shape[1:])))
+        rows = self.asks_for_rows or min(len(inputs), 2)
+        if rows * inputs[0].numel() > LARGEST_VALUE:
+            raise ValueError(f"its batches of {rows:,} points are too large, more than {LARGEST_VALUE:,} numbers")
+        values = self._begun(inputs.new_zeros((rows, *inputs.shape[1:])))
         alive = 0
         with torch.no_grad(), _Sized():
             for step, read_last in self._steps:

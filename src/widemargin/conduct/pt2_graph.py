@@ -39,6 +39,7 @@ _FORMATS = {
 }
 # What export checks while tracing: dtypes, devices and sizes of the day.
 _ASSERTIONS = ("_assert_", "sym_constrain_range")
+_WHILE_TRAINING = ("train", "training", "dropout_p")
 _LEGACY = {"weights": "serialized_state_dict.pt", "constants": "serialized_constants.pt"}
 
 
@@ -171,6 +172,8 @@ def _raw(content: bytes, meta: Mapping[str, Any]) -> Tensor:
     sizes, strides = ([_size(size) for size in meta[key]] for key in ("sizes", "strides"))
     offset, dtype = _size(meta["storage_offset"]), _DTYPES[meta["dtype"]]
     flat = torch.frombuffer(bytearray(content), dtype=dtype) if content else torch.zeros(0, dtype=dtype)
+    if len(sizes) != len(strides):
+        raise ValueError(f"a tensor must have as many strides as sizes, got {len(strides)} and {len(sizes)}")
     numbers = math.prod(sizes)
     end = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)) + 1 if numbers else 0
     # A tensor that repeats its numbers would be larger than the file.
@@ -187,7 +190,7 @@ def _step(node: Mapping[str, Any], given: str) -> Step | None:
     if run is None:
         raise ValueError(f"operator {target} is not one that is run from a file")
     arguments = [(argument["name"], _value(argument["arg"], given)) for argument in node["inputs"]]
-    if any(name in ("train", "training") and value is not False for name, value in arguments):
+    if any(name in _WHILE_TRAINING and value not in (False, 0.0) for name, value in arguments):
         raise ValueError(f"its {target} is in train mode: call eval() before exporting")
     names = tuple(dict.fromkeys(name for _, value in arguments for name in _names(value)))
     first = positional(run, [name for name, _ in arguments])
