@@ -60,8 +60,6 @@ class Graph(nn.Module):
         sizes: Sequence[int | None] | None = None,
     ) -> None:
         super().__init__()
-        if len(steps) > MOST_STEPS:
-            raise ValueError(f"it must have at most {MOST_STEPS:,} operators, got {len(steps):,}")
         if sizes is not None and (not sizes or sizes[0] == 0):
             raise ValueError(f"it must take batches of points, got inputs of sizes {list(sizes)}")
         _check_order(stored, steps, given, answer)
@@ -185,6 +183,11 @@ def _last_reads(steps: Sequence[Step], answer: str) -> list[tuple[str, ...]]:
         found.append(tuple(last))
         alive |= last
     return found[::-1]
+
+
+def check_count(steps: int) -> None:
+    if steps > MOST_STEPS:
+        raise ValueError(f"it must have at most {MOST_STEPS:,} operators, got {steps:,}")
 
 
 def batch_note(sizes: Sequence[int | None] | None) -> tuple[str, ...]:

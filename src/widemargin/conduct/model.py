@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Generator, Tensor, nn
@@ -17,13 +18,14 @@ from widemargin.conduct.description import read_description
 from widemargin.conduct.export import trained
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.onnx_graph import read_onnx
-from widemargin.conduct.own_network import OwnNetwork
+from widemargin.conduct.own_network import AsLogits, OwnNetwork
 from widemargin.conduct.pt2_graph import read_pt2
 from widemargin.conduct.task import digest
 from widemargin.measure.robustness import Whole
 from widemargin.run import AtInput, Trial
+from widemargin.shapes import Points
 from widemargin.uncertainty.cuts import at_input
-from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.single import Single
 
 
@@ -68,7 +70,8 @@ def _run(folder: RunFolder, which: Literal["best", "last"]) -> Model:
     used = folder.best if which == "best" and folder.best.exists() else folder.last
     notes = () if used.stem == which else (f"it has no {which} weights, so its {used.stem} ones are used",)
     if not isinstance(module, Network):
-        network: Network = Single(at_input(module))
+        own = AsLogits(module, trial.network.name) if isinstance(trial.network, OwnNetwork) else module
+        network: Network = Single(at_input(own))
     else:
         network = module if trial.place == AtInput() else Whole(module)
     name = str(read_description(folder.description).get("title") or folder.path.name)
@@ -89,7 +92,21 @@ def _own(place: str, weights: Path | None) -> Model:
         found = _file_digest(weights)
     # The same weights may answer otherwise in another class, or once the file has changed.
     whole = hashlib.sha256(f"{own.digest} {own.name} {found}".encode()).hexdigest()[:16]
-    return Model(Single(at_input(module)).eval(), place if weights is None else f"{place} with {weights}", whole)
+    network = Single(at_input(AsLogits(module, own.name))).eval()
+    return Model(network, place if weights is None else f"{place} with {weights}", whole)
+
+
+def check_gradients(network: Network, inputs: Points) -> None:
+    """Attacks climb by them: answers must follow the inputs in a way that torch has seen."""
+    points = inputs.clone().requires_grad_()
+    with torch.enable_grad(), in_eval_mode(network):
+        answer = network(points)
+    (gradient,) = torch.autograd.grad(answer.sum(), points, allow_unused=True) if answer.requires_grad else (None,)
+    if gradient is None:
+        raise ValueError(
+            "gradients must reach the network's inputs, but its answers are cut off from them: remove detach(), "
+            "no_grad(), numpy and the like from its forward"
+        )
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
@@ -112,9 +129,10 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 
 def _fill(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     wanted = {name: list(value.shape) for name, value in module.state_dict().items()}
-    if tensors.keys() != wanted.keys() and all(name.startswith("head.") for name in tensors):
-        # As training stores a network that is cut at its input.
-        tensors = {name.removeprefix("head."): value for name, value in tensors.items()}
+    # As training stores a network that is cut at its input, and torch one that is compiled.
+    for prefix in ("head.", "_orig_mod."):
+        if tensors.keys() != wanted.keys() and all(name.startswith(prefix) for name in tensors):
+            tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
     stored = {name: list(value.shape) for name, value in tensors.items()}
     for name in sorted(stored.keys() | wanted.keys()):
         if stored.get(name) != wanted.get(name):

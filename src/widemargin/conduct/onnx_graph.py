@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from widemargin.conduct.graph import MOST_STEPS, MOST_STORED, Graph, Step, batch_note, sentence
+from widemargin.conduct.graph import MOST_STEPS, MOST_STORED, Graph, Step, batch_note, check_count, sentence
 from widemargin.data.extras import needed
 
 _OLDEST = 7
@@ -327,8 +327,7 @@ def _graph(onnx: Any, model: Any, folder: Path) -> tuple[Graph, tuple[str, ...]]
     if model.functions:
         _check_functions(model)
         model = needed("onnx.inliner", "'widemargin[onnx]'", "an .onnx file").inline_local_functions(model)
-    if len(model.graph.node) > MOST_STEPS:
-        raise ValueError(f"it must have at most {MOST_STEPS:,} operators, got {len(model.graph.node):,}")
+    check_count(len(model.graph.node))
     opset = max((entry.version for entry in model.opset_import if entry.domain in _OWN_DOMAINS), default=0)
     if opset < _OLDEST:
         raise ValueError(f"its operators must be of version {_OLDEST} or later, got {opset}: export it again")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from widemargin.conduct.archive import Archive, named_tensors, unpickled
 from widemargin.conduct.aten import FRESH, OPERATORS, OVERWRITING, positional
-from widemargin.conduct.graph import Graph, Step, batch_note, sentence
+from widemargin.conduct.graph import Graph, Step, batch_note, check_count, sentence
 
 _DTYPES = {
     1: torch.uint8,
@@ -86,6 +86,7 @@ def _read(archive: Archive) -> tuple[Graph, tuple[str, ...]]:
     if len(programs) != 1:
         raise ValueError(f"it must hold one exported program, got {len(programs)}: it may be cut short")
     module = archive.json(programs[0])["graph_module"]
+    check_count(len(module["graph"]["nodes"]))
     stored, given = _inputs(archive, programs[0], module["signature"]["input_specs"])
     answer = _answer(module["signature"]["output_specs"])
     steps = [step for node in module["graph"]["nodes"] if (step := _step(node, given)) is not None]

@@ -368,7 +368,7 @@ def _average(function: Callable[..., Tensor], value: Tensor, *args: Any, **kwarg
 
 _FUNCTIONS: dict[str, Callable[..., Layer]] = {
     **dict.fromkeys(("relu", "relu_"), _relu),
-    **dict.fromkeys(("flatten", "view", "reshape", "contiguous", "squeeze", "unsqueeze"), _reshape),
+    **dict.fromkeys(("flatten", "view", "reshape", "contiguous", "clone", "squeeze", "unsqueeze"), _reshape),
     **dict.fromkeys(("dropout", "dropout1d", "dropout2d"), _dropout),
     **{
         name: partial(_average, getattr(F, name))
