@@ -61,7 +61,8 @@ def of_program(content: bytes, chance: random.Random) -> bytes:
     """One to three places in the JSON of a torch.export archive."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
-    name = next(name for name in parts if name.endswith(chance.choice(("models/model.json", "weights_config.json"))))
+    ending = chance.choice(("models/model.json", "weights_config.json"))
+    (name,) = [name for name in parts if name.endswith(ending)]
     program = json.loads(parts[name])
     root = program["graph_module"] if "graph_module" in program else program["config"]
     for _ in range(chance.randint(1, 3)):
