@@ -81,7 +81,9 @@ def answers(network: Network, tests: Labelled, called: str) -> MemberLogits:
             found = network.logits(network.encode(inputs))
     except Exception as problem:
         # Networks of others raise what they like, in as many lines as they like.
-        reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        # One of ours is a sentence already.
+        kind = "" if isinstance(problem, ValueError) else f"{type(problem).__name__}: "
+        reason = f"{kind}{problem}".splitlines()[0]
         raise ValueError(
             f"the network cannot answer points of shape {list(inputs.shape[1:])}, as those of {called} are, "
             f"got {reason}"

@@ -22,7 +22,7 @@ from widemargin.cli.train import device_of
 from widemargin.conduct.audit import Subject, audit
 from widemargin.conduct.audited import Audit as Audited
 from widemargin.conduct.audited import Question
-from widemargin.conduct.model import load_model
+from widemargin.conduct.model import check_gradients, load_model
 from widemargin.conduct.shares import Shares, patient
 from widemargin.data.labelled import Labelled
 from widemargin.files import write_whole
@@ -83,6 +83,7 @@ class Audit:
         balls = tuple(ball_named(self.norm, radius, box) for radius in radii)
         subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
         answers(subject.network, subject.examples, called)
+        check_gradients(subject.network, subject.examples.batch(torch.arange(1))[0])
         usual = folder_for(self.out, place, "audits", self.weights)
         out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model) else usual)
         with as_started(device) as started:

@@ -6,25 +6,27 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Generator, Tensor, nn
 
+from widemargin.conduct.archive import named_tensors, unpickled
 from widemargin.conduct.description import read_description
 from widemargin.conduct.export import trained
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.onnx_graph import read_onnx
-from widemargin.conduct.own_network import OwnNetwork
+from widemargin.conduct.own_network import AsLogits, OwnNetwork
 from widemargin.conduct.pt2_graph import read_pt2
 from widemargin.conduct.task import digest
 from widemargin.conduct.zoo import PREFIX, ZOO, zoo_run
 from widemargin.measure.robustness import Whole
 from widemargin.run import AtInput, Trial
+from widemargin.shapes import Points
 from widemargin.uncertainty.cuts import at_input
-from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.single import Single
 
 
@@ -98,7 +100,8 @@ def _zoo(name: str) -> Model:
 
 def _at_inputs(trial: Trial, module: nn.Module) -> Network:
     if not isinstance(module, Network):
-        return Single(at_input(module)).eval()
+        own = AsLogits(module, trial.network.name) if isinstance(trial.network, OwnNetwork) else module
+        return Single(at_input(own)).eval()
     return (module if trial.place == AtInput() else Whole(module)).eval()
 
 
@@ -116,7 +119,21 @@ def _own(place: str, weights: Path | None) -> Model:
         found = _file_digest(weights)
     # The same weights may answer otherwise in another class, or once the file has changed.
     whole = hashlib.sha256(f"{own.digest} {own.name} {found}".encode()).hexdigest()[:16]
-    return Model(Single(at_input(module)).eval(), place if weights is None else f"{place} with {weights}", whole)
+    network = Single(at_input(AsLogits(module, own.name))).eval()
+    return Model(network, place if weights is None else f"{place} with {weights}", whole)
+
+
+def check_gradients(network: Network, inputs: Points) -> None:
+    """Attacks climb by them: answers must follow the inputs in a way that torch has seen."""
+    points = inputs.clone().requires_grad_()
+    with torch.enable_grad(), in_eval_mode(network):
+        answer = network(points)
+    (gradient,) = torch.autograd.grad(answer.sum(), points, allow_unused=True) if answer.requires_grad else (None,)
+    if gradient is None:
+        raise ValueError(
+            "gradients must reach the network's inputs, but its answers are cut off from them: remove detach(), "
+            "no_grad(), numpy and the like from its forward"
+        )
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
@@ -128,22 +145,21 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         except (SafetensorError, OSError) as problem:
             raise ValueError(f"{path} is damaged or no .safetensors file ({problem})") from None
     try:
-        content: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as problem:
-        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise ValueError(f"{path} must hold a state dict of tensors and nothing else, got {reason}") from None
-    if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
-        content = content["state_dict"]
-    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise ValueError(f"{path} must hold a state dict of tensors, got something else: save network.state_dict()")
-    return {str(name): value for name, value in content.items()}
+        with path.open("rb") as file:
+            content = unpickled(file, path.stat().st_size)
+        if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
+            content = content["state_dict"]
+        return named_tensors(content)
+    except ValueError as problem:
+        raise ValueError(f"{path} is no state dict, {problem}: save network.state_dict()") from None
 
 
 def _fill(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     wanted = {name: list(value.shape) for name, value in module.state_dict().items()}
-    if tensors.keys() != wanted.keys() and all(name.startswith("head.") for name in tensors):
-        # As training stores a network that is cut at its input.
-        tensors = {name.removeprefix("head."): value for name, value in tensors.items()}
+    # As training stores a network that is cut at its input, and torch one that is compiled.
+    for prefix in ("head.", "_orig_mod."):
+        if tensors.keys() != wanted.keys() and all(name.startswith(prefix) for name in tensors):
+            tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
     stored = {name: list(value.shape) for name, value in tensors.items()}
     for name in sorted(stored.keys() | wanted.keys()):
         if stored.get(name) != wanted.get(name):
