@@ -8,7 +8,10 @@ from pathlib import Path
 import torch
 
 from widemargin.cli.choice import Choice, data_named
+from widemargin.conduct.description import read_description
+from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.model import Model
+from widemargin.conduct.task import data_note
 from widemargin.data.images import ImageSet
 from widemargin.data.labelled import Labelled, Parts
 from widemargin.data.own import OwnData
@@ -102,6 +105,18 @@ def data_asked(
     if model.trial is None:
         raise ValueError("a model that is no run of ours needs --data")
     return model.trial.data
+
+
+def check_as_trained(data: DataSet, drawn: Parts, model: Model, place: str) -> None:
+    """A description names a place, not what is there: a run's own data must be what the run has seen."""
+    description = RunFolder(Path(place)).description
+    if model.trial is None or data != model.trial.data or not description.exists():
+        return
+    if read_description(description).get("data") != data_note(drawn):
+        raise ValueError(
+            f"the data must be as it was when the run in {place} began, but it has changed: put it back, or name "
+            "what is there now with --data, whose results are kept apart"
+        )
 
 
 def with_tests(data: DataSet) -> tuple[str, Parts]:

@@ -16,8 +16,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from safetensors import SafetensorError, safe_open
 from tyro.conf import Positional, arg
 
-from widemargin.cli.asked import answers, data_asked, folder_for, foreign, made, place_of, with_tests
-from widemargin.cli.choice import ball_named
+from widemargin.cli.asked import (
+    answers,
+    check_as_trained,
+    data_asked,
+    folder_for,
+    foreign,
+    made,
+    place_of,
+    with_tests,
+)
+from widemargin.cli.choice import ball_named, check_seed
+from widemargin.cli.display import say
 from widemargin.cli.train import device_of
 from widemargin.conduct.audit import Subject, audit
 from widemargin.conduct.audited import Audit as Audited
@@ -72,6 +82,7 @@ class Audit:
     """cpu or cuda."""
 
     def __call__(self, console: rich.console.Console) -> None:
+        check_seed(self.seed)
         budget, radii, box = _seconds(self.budget), _radii(self.eps), _box_said(self.box)
         place = place_of(self.model)
         device = device_of(self.device)
@@ -79,6 +90,7 @@ class Audit:
         model.network.to(device)
         data = data_asked(self.data, model, self.label, self.size)
         called, drawn = with_tests(data)
+        check_as_trained(data, drawn, model, place)
         box = box or _box_of(drawn.test, each_feature=self.box is not None)
         balls = tuple(ball_named(self.norm, radius, box) for radius in radii)
         subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
@@ -187,4 +199,4 @@ def _tell(found: Audited, out: Path, console: rich.console.Console) -> None:
     write_whole(out / names[1], (json.dumps(found.per_point(), allow_nan=False) + "\n").encode())
     write_whole(out / names[2], report.html().encode())
     for name in names:
-        console.print(f"  {out / name}", highlight=False, soft_wrap=True)
+        say(console, f"  {out / name}")
