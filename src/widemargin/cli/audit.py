@@ -96,7 +96,7 @@ class Audit:
         subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
         answers(subject.network, subject.examples, called)
         usual = folder_for(self.out, place, "audits", self.weights)
-        out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model) else usual)
+        out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model, place) else usual)
         with as_started(device) as started:
             processes = patient(started)
             question = _question(balls, min(self.points, len(drawn.test)), self.seed, processes.count)

@@ -91,7 +91,7 @@ class Calibrate:
             if there.stored.shape[1:] != tests.stored.shape[1:]:
                 notes.append(f"{name} was {_shape(there)} and is scaled (bilinear) to {_shape(tests)}.")
         usual = folder_for(self.out, place, "calibrations", self.weights)
-        out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model) else usual)
+        out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model, place) else usual)
         found = doubts(model.network, tests.to(self.device), outside)
         _tell(Calibrated(model.name, model.digest, called, found, tuple(notes)), out, console)
 
