@@ -207,7 +207,7 @@ def _work(
         try:
             study.load(name).run(store, Workers(console, workers, wish))
         except Stopped:
-            wish.leave("; what was done, and the trainings under way, are saved", again)
+            wish.leave("with what was done, and the trainings under way, saved", again)
 
 
 def _report(found: study.Study, store: Store, out: Path, console: rich.console.Console) -> Report:

@@ -17,7 +17,7 @@ from tyro.conf import arg
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_HEARD = b"\nwidemargin: saving what is under way, then leaving; Ctrl-C again leaves at once\n"
+_HEARD = b"\nwidemargin: saving what is under way, then leaving; another Ctrl-C leaves at once\n"
 
 StopAfter = Annotated[str | None, arg(metavar="TIME", help_behavior_hint="")]
 
@@ -37,12 +37,14 @@ class Asked:
         return self.now()
 
     def hear(self, number: int, frame: FrameType | None) -> None:
-        if self.signal is None:
-            self.signal = number
-            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _HEARD)
-        elif number == signal.SIGINT and "TORCHELASTIC_RUN_ID" not in os.environ:
-            # torchrun passes on what a terminal has sent to all anyway.
+        # torchrun passes on what a terminal has sent to all anyway: there a second one is not meant so.
+        alone = "TORCHELASTIC_RUN_ID" not in os.environ
+        if self.signal is not None and number == signal.SIGINT and alone:
             raise KeyboardInterrupt
+        if self.signal is None and alone:
+            # Printing is not safe here, in the middle of anything.
+            os.write(2, _HEARD)
+        self.signal = self.signal or number
 
     def leave(self, where: str, command: str) -> NoReturn:
         """With the exit code that shells know for a signal, or 0 if it was to be so."""
