@@ -30,8 +30,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from widemargin.conduct.stop import Asking, Nobody, Stopped
+
 Tick = Callable[[int], None]
-"""Called by a job with the number of its steps done so far."""
+"""Called by a job with the number of its steps done so far; it raises Stopped when the job is to be left."""
+_NOBODY = Nobody()
+_BETWEEN_LOOKS = 0.2
+"""Seconds after which it is seen that somebody asks for a stop."""
 
 
 @dataclass(frozen=True)
@@ -50,23 +55,27 @@ class Workers:
 
     console: Console
     count: int = os.cpu_count() or 1
+    asking: Asking = _NOBODY
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ValueError(f"there must be at least 1 worker, got {self.count}")
 
     def do(self, jobs: Sequence[Job], title: str) -> None:
-        """All of them; the first that fails ends the others, and its error is raised here."""
+        """All of them; the first that fails ends the others, and its error is raised here.
+
+        When somebody asks for it, jobs stop at their next step, trainings are saved, and Stopped is raised here.
+        """
         if not jobs:
             return
-        columns = (TextColumn("{task.description:<38}"), BarColumn(), MofNCompleteColumn())
+        columns = (TextColumn("{task.description:<38}", markup=False), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console) as progress:
             board = _Board(progress, progress.add_task(title, total=sum(job.steps for job in jobs)))
             count = min(self.count, len(jobs))
             if count == 1:
-                _do_here(jobs, board)
+                _do_here(jobs, board, self.asking)
             else:
-                _do_in_processes(jobs, board, count)
+                _do_in_processes(jobs, board, count, self.asking)
 
 
 @dataclass(frozen=True)
@@ -100,37 +109,54 @@ class _Bar:
         self.board.progress.remove_task(self.task)
 
 
-def _do_here(jobs: Sequence[Job], board: _Board) -> None:
+def _do_here(jobs: Sequence[Job], board: _Board, asking: Asking) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for job in jobs:
             bar = board.begin(job)
-            job.function(*job.arguments, bar.tick)
+
+            def tick(steps: int, bar: _Bar = bar) -> None:
+                bar.tick(steps)
+                if asking.now():
+                    raise Stopped
+
+            tick(0)
+            job.function(*job.arguments, tick)
             bar.end()
     finally:
         torch.set_num_threads(before)
 
 
-def _do_in_processes(jobs: Sequence[Job], board: _Board, count: int) -> None:
-    left, bars = deque(jobs), dict[Connection, _Bar]()
+def _do_in_processes(jobs: Sequence[Job], board: _Board, count: int, asking: Asking) -> None:
+    left, bars, stopped = deque(jobs), dict[Connection, _Bar](), False
     with _workers(count) as pipes:
         busy = set(pipes)
         while busy:
-            ready = wait(busy)
+            ready = wait(busy, _BETWEEN_LOOKS)
+            if not stopped and asking.now():
+                stopped = True
+                left.clear()
+                for pipe in bars:
+                    # Who is at work takes that for a wish to stop.
+                    _hand(pipe, None)
             for pipe in [pipe for pipe in pipes if pipe in ready]:
                 steps = _heard(pipe)
                 if steps is not None:
                     bars[pipe].tick(steps)
                     continue
+                told = pipe in bars and stopped
                 if pipe in bars:
                     bars.pop(pipe).end()
                 job = left.popleft() if left else None
-                _hand(pipe, job)
+                if not told:
+                    _hand(pipe, job)
                 if job is None:
                     busy.remove(pipe)
                 else:
                     bars[pipe] = board.begin(job)
+    if stopped:
+        raise Stopped
 
 
 @contextmanager
@@ -164,8 +190,8 @@ def _workers(count: int) -> Iterator[list[Connection]]:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """For a process that is started meanwhile.  Ctrl-C is sent to all processes; the one that was asked answers it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    """For a process that is started meanwhile.  Signals may be sent to all; the one that was asked answers them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
     try:
         yield
     finally:
@@ -207,13 +233,21 @@ def _work(pipe: Connection) -> None:
             # Whoever asked is gone.
             os._exit(1)
 
+    def tick(steps: int) -> None:
+        say(steps)
+        if pipe.poll():
+            raise Stopped
+
     while True:
         say(None)
         try:
             job = pipe.recv()
             if job is None:
                 return
-            job.function(*job.arguments, say)
+            job.function(*job.arguments, tick)
+        except Stopped:
+            # The next thing to be received is that there is no job.
+            continue
         except Exception as error:  # Whatever goes wrong in a job is for those who asked for it.
             say(_sendable(error))
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Protocol
 from widemargin.conduct.carry_out import carry_out
 from widemargin.conduct.description import read_description
 from widemargin.conduct.folder import Line, RunFolder
+from widemargin.conduct.stop import AtEpoch
 from widemargin.conduct.task import Task, task_of
 from widemargin.data.augment import CropFlip
-from widemargin.data.batches import updates_per_epoch
 from widemargin.data.images import ImageSet
 from widemargin.data.labelled import Labelled, Parts
 from widemargin.data.splits import at_most
@@ -420,7 +420,7 @@ def _train_and_judge(trial: Trial, stops: Sequence[int], judge: Judge, store: St
 def _keep(task: Task, folder: RunFolder, epoch: int, tick: Tick) -> None:
     """The weights after that epoch, unless the training is farther already."""
     if not _weights(folder, epoch).exists():
-        outcome = carry_out(task, folder, [_Ticking(tick)], until=_updates(task, epoch))
+        outcome = carry_out(task, folder, [_Ticking(tick)], until=AtEpoch(epoch))
         if outcome.update == _updates(task, epoch):
             save_weights(_weights(folder, epoch), outcome.network, {"key": task.key, "update": outcome.update})
 
@@ -437,7 +437,7 @@ def _weights(folder: RunFolder, epoch: int) -> Path:
 
 
 def _updates(task: Task, epoch: int) -> int:
-    return epoch * updates_per_epoch(len(task.train), task.plan.batch)
+    return epoch * task.updates_per_epoch
 
 
 def _folder(trial: Trial, store: Store) -> RunFolder:

@@ -122,7 +122,9 @@ class _Lead:
             matrix.append(rows)
             least.append(bound)
 
-        most = np.concatenate([np.minimum(-self.down, reach), np.minimum(self.up, reach), np.zeros(2 * sum(hidden) + 1)])
+        most = np.concatenate(
+            [np.minimum(-self.down, reach), np.minimum(self.up, reach), np.zeros(2 * sum(hidden) + 1)]
+        )
         most[-1] = reach
         start, taken = 2 * features, None
         for weight, bias, (low, high) in zip(self.weights[:-1], self.biases[:-1], self.bounds(reach), strict=True):
@@ -146,7 +148,12 @@ class _Lead:
         cost = np.zeros(count)
         if self.norm is Linf:
             cost[-1] = 1.0
-            at_least(np.zeros(features), length=(slice(count - 1, count), np.ones((features, 1))), up=(up, -each), down=(down, -each))
+            at_least(
+                np.zeros(features),
+                length=(slice(count - 1, count), np.ones((features, 1))),
+                up=(up, -each),
+                down=(down, -each),
+            )
         else:
             cost[: 2 * features] = 1.0
         whole = np.zeros(count)
@@ -212,7 +219,9 @@ def least_distance(rows: Array, bounds: Array) -> Array | None:
     size = np.linalg.norm(rows, axis=1)
     if np.any((size == 0) & (bounds > 0)):
         return None
-    rows, bounds = (part[size > 0] for part in (rows / np.maximum(size, 1e-300)[:, None], bounds / np.maximum(size, 1e-300)))
+    rows, bounds = (
+        part[size > 0] for part in (rows / np.maximum(size, 1e-300)[:, None], bounds / np.maximum(size, 1e-300))
+    )
     scale = max(np.abs(bounds).max(), 1e-12)
     matrix = np.concatenate([rows.T, bounds[None] / scale])
     target = np.append(np.zeros(rows.shape[1]), 1.0)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from widemargin.cli.choice import Choice, data_named
+from widemargin.conduct.description import read_description
+from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.model import Model
+from widemargin.conduct.task import data_note
 from widemargin.conduct.zoo import PREFIX
 from widemargin.data.images import ImageSet
 from widemargin.data.labelled import Labelled, Parts
@@ -44,7 +48,7 @@ def _from_here(place: str | Path) -> str:
     return str(whole.relative_to(here if whole.is_relative_to(here) else whole.anchor))
 
 
-def foreign(data: DataSet, drawn: Parts, model: Model) -> bool:
+def foreign(data: DataSet, drawn: Parts, model: Model, place: str) -> bool:
     """Is it other data than that of the run?  Then its results must not replace the run's own."""
     if model.trial is None or data == model.trial.data:
         return False
@@ -59,6 +63,7 @@ def foreign(data: DataSet, drawn: Parts, model: Model) -> bool:
         return True
     return not (
         isinstance(own, Parts)
+        and _seen(place) in (None, data_note(own))
         and torch.equal(own.test.stored, drawn.test.stored)
         and torch.equal(own.test.labels, drawn.test.labels)
     )
@@ -105,6 +110,21 @@ def data_asked(
     if model.trial is None:
         raise ValueError("a model that is no run of ours needs --data")
     return model.trial.data
+
+
+def check_as_trained(data: DataSet, drawn: Parts, model: Model, place: str) -> None:
+    """A description names a place, not what is there: a run's own data must be what the run has seen."""
+    if model.trial is not None and data == model.trial.data and _seen(place) not in (None, data_note(drawn)):
+        raise ValueError(
+            f"the data must be as it was when the run in {place} began, but it has changed: put it back, or name a "
+            "copy of what is there now with --data, whose results are kept apart"
+        )
+
+
+def _seen(place: str) -> dict[str, Any] | None:
+    """What the data of a run was, if it is a run's folder."""
+    path = RunFolder(Path(place)).description
+    return read_description(path).get("data") if path.exists() else None
 
 
 def with_tests(data: DataSet) -> tuple[str, Parts]:

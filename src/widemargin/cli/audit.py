@@ -16,8 +16,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from safetensors import SafetensorError, safe_open
 from tyro.conf import Positional, arg
 
-from widemargin.cli.asked import answers, data_asked, folder_for, foreign, made, place_of, with_tests
-from widemargin.cli.choice import ball_named
+from widemargin.cli.asked import (
+    answers,
+    check_as_trained,
+    data_asked,
+    folder_for,
+    foreign,
+    made,
+    place_of,
+    with_tests,
+)
+from widemargin.cli.choice import ball_named, check_seed
+from widemargin.cli.display import say
 from widemargin.cli.train import device_of
 from widemargin.conduct.audit import Subject, audit
 from widemargin.conduct.audited import Audit as Audited
@@ -72,6 +82,7 @@ class Audit:
     """cpu or cuda."""
 
     def __call__(self, console: rich.console.Console) -> None:
+        check_seed(self.seed)
         budget, radii, box = _seconds(self.budget), _radii(self.eps), _box_said(self.box)
         place = place_of(self.model)
         device = device_of(self.device)
@@ -79,13 +90,14 @@ class Audit:
         model.network.to(device)
         data = data_asked(self.data, model, self.label, self.size)
         called, drawn = with_tests(data)
+        check_as_trained(data, drawn, model, place)
         box = box or _box_of(drawn.test, each_feature=self.box is not None)
         balls = tuple(ball_named(self.norm, radius, box) for radius in radii)
         subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
         answers(subject.network, subject.examples, called)
         check_gradients(subject.network, subject.examples.batch(torch.arange(1))[0])
         usual = folder_for(self.out, place, "audits", self.weights)
-        out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model) else usual)
+        out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model, place) else usual)
         with as_started(device) as started:
             processes = patient(started)
             question = _question(balls, min(self.points, len(drawn.test)), self.seed, processes.count)
@@ -188,4 +200,4 @@ def _tell(found: Audited, out: Path, console: rich.console.Console) -> None:
     write_whole(out / names[1], (json.dumps(found.per_point(), allow_nan=False) + "\n").encode())
     write_whole(out / names[2], report.html().encode())
     for name in names:
-        console.print(f"  {out / name}", highlight=False, soft_wrap=True)
+        say(console, f"  {out / name}")

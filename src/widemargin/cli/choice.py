@@ -135,6 +135,7 @@ _USUAL = {
 
 def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
     """A title, the run, and its data, which had to be read to know its shape."""
+    check_seed(choice.seed)
     box = _box_named(choice)
     # A wrong word must not wait for a download.
     method = _method(choice, box or OPEN)
@@ -163,6 +164,11 @@ def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
     network = _network(choice, name, drawn.train)
     trial = Trial(data, network, method, plan, choice.seed, _place(choice), validation, members)
     return f"{choice.method} on {Path(choice.data).name}, {name.rpartition('/')[2]}, seed {choice.seed}", trial, drawn
+
+
+def check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"--seed must be a whole number from 0 to 2^63 - 1, got {seed}")
 
 
 def ball_named(norm: str, radius: float, box: Box) -> Ball:

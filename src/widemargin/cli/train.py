@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,8 +12,9 @@ import torch
 from tyro.conf import arg
 
 from widemargin.cli.choice import Choice, chosen
-from widemargin.cli.display import Board, Display, told
-from widemargin.conduct.carry_out import Watch, carry_out
+from widemargin.cli.display import Board, Display, say, told
+from widemargin.cli.stopping import Asked, StopAfter, listening, seconds
+from widemargin.conduct.carry_out import Outcome, Watch, carry_out
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.task import Task, task_of
 from widemargin.train.processes import Processes, as_started
@@ -110,48 +112,65 @@ class Train:
     """Folder of the run.  [runs/ and a name that follows from all of the above]"""
     device: str = "cpu"
     """cpu or cuda."""
+    stop_after: StopAfter = None
+    """Save and leave after this time, as 90s, 30m, 2h or 1d, with exit code 0; `widemargin resume` goes on.  So do
+    Ctrl-C (exit code 130; twice leaves at once) and SIGTERM (143).  [at the end]"""
     tensorboard: Annotated[bool, _FLAG] = False
     """Write for TensorBoard too."""
 
     def __call__(self, console: rich.console.Console) -> None:
+        if self.stop_after is not None:
+            seconds(self.stop_after)
         title, trial, drawn = chosen(self._choice())
         folder = RunFolder(Path("runs") / trial.key if self.out is None else self.out)
-        do(task_of(trial, drawn, device_of(self.device), title), folder, console, self.tensorboard)
+        with listening(self.stop_after) as wish:
+            do(task_of(trial, drawn, device_of(self.device), title), folder, console, self.tensorboard, wish)
 
     def _choice(self) -> Choice:
-        machine = ("out", "device", "tensorboard")
+        machine = ("out", "device", "tensorboard", "stop_after")
         return Choice(**{name: value for name, value in vars(self).items() if name not in machine})
 
 
 def device_of(name: str) -> torch.device:
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError):
+        # A device without values, such as meta, is none to train on.
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError):
         raise ValueError(f"--device must be one that this computer has, got {name}: take cpu") from None
     return device
 
 
-def do(task: Task, folder: RunFolder, console: rich.console.Console, tensorboard: bool) -> None:
+def do(task: Task, folder: RunFolder, console: rich.console.Console, tensorboard: bool, wish: Asked) -> None:
     with as_started(next(task.network.parameters()).device) as processes:
         if processes.rank > 0:
-            carry_out(task, folder, processes=processes)
-            return
-        _lead(task, folder, console, tensorboard, processes)
+            outcome = carry_out(task, folder, processes=processes, until=wish)
+        else:
+            outcome = _lead(task, folder, console, tensorboard, processes, wish)
+    if not outcome.finished:
+        where = f"at update {outcome.update} of {task.updates}, which is saved"
+        wish.leave(where, f"widemargin resume {shlex.quote(str(folder.path))}")
 
 
 def _lead(
-    task: Task, folder: RunFolder, console: rich.console.Console, tensorboard: bool, processes: Processes
-) -> None:
+    task: Task,
+    folder: RunFolder,
+    console: rich.console.Console,
+    tensorboard: bool,
+    processes: Processes,
+    wish: Asked,
+) -> Outcome:
     watchers: list[Watch] = [Display(console)]
     if tensorboard:
         watchers.append(Board(folder.path / "tensorboard"))
-    console.print(f"{task.description['title'] or 'a run'}, in {folder.path}", highlight=False, soft_wrap=True)
+    say(console, f"{task.description['title'] or 'a run'}, in {folder.path}")
     unlabelled = task.description["data"].get("unlabelled")
     if unlabelled:
         used = f"{unlabelled:,} of {len(task.train):,} training rows have no label: they are trained on too"
-        console.print(task.left_out or used, highlight=False, soft_wrap=True)
-    outcome = carry_out(task, folder, watchers, processes=processes)
+        say(console, task.left_out or used)
+    outcome = carry_out(task, folder, watchers, processes=processes, until=wish)
     if outcome.figures:
-        console.print(f"test: {told(outcome.figures)}", highlight=False)
-    console.print(f"Next: widemargin export {folder.path} --to model.safetensors", highlight=False, soft_wrap=True)
+        say(console, f"test: {told(outcome.figures)}")
+    if outcome.finished:
+        say(console, f"Next: widemargin export {shlex.quote(str(folder.path))} --to model.safetensors")
+    return outcome

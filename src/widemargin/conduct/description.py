@@ -14,6 +14,7 @@ from widemargin.data.augment import CropFlip
 from widemargin.data.images import ImageSet
 from widemargin.data.own import ImageFolder, Npz, OwnData, Table
 from widemargin.data.toy import LMS5, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
+from widemargin.files import Damaged, unsealed_text
 from widemargin.method import Even, Method, Nearness, SelfScaledNearness
 from widemargin.networks.mlp import Widths
 from widemargin.networks.named import DropoutResNetShape, LeNetShape, ResNetShape
@@ -207,16 +208,33 @@ def written(description: Mapping[str, Any]) -> str:
 
 def read_description(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(unsealed_text(path.read_text(encoding="utf-8"), path))
     except FileNotFoundError:
-        raise ValueError(
-            f"{path.parent} holds no run (no {path.name}): `widemargin runs` lists those there are"
-        ) from None
+        raise ValueError(f"{path.parent} holds no run (no {path.name}): {_where_it_is(path.parent)}") from None
+    except Damaged as problem:
+        raise Damaged(f"{problem}: {_as_it_was(path.parent)}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
-        raise ValueError(f"{path} must be the YAML file of a run, got {' '.join(str(problem).split())}") from None
+        reason = " ".join(str(problem).split())
+        raise Damaged(f"{path} must be the YAML file of a run, got {reason}: {_as_it_was(path.parent)}") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} must be the YAML file of a run, got a {type(content).__name__}")
+        found = type(content).__name__
+        raise Damaged(f"{path} must be the YAML file of a run, got a {found}: {_as_it_was(path.parent)}")
     return content
+
+
+def _where_it_is(folder: Path) -> str:
+    if (folder / "checkpoint.safetensors").exists():
+        return f"`widemargin resume {folder}` writes it anew from the checkpoint"
+    return "`widemargin runs` lists those there are"
+
+
+def _as_it_was(folder: Path) -> str:
+    if (folder / "checkpoint.safetensors").exists():
+        return (
+            f"delete it, and `widemargin resume {folder}` writes it as it was; other settings are another run, which "
+            "`widemargin train` begins in another folder"
+        )
+    return "there is no checkpoint that knows it, so begin the run anew with `widemargin train` in another folder"
 
 
 def read_trial(path: Path) -> Trial:

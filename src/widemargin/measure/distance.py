@@ -145,9 +145,7 @@ def distances(
     return Distances(distance, places, by, norm, box, made, seed)
 
 
-def _default(
-    network: Network, examples: Examples, norm: Norm, box: Box, rows: int
-) -> tuple[ShortestAttack, ...]:
+def _default(network: Network, examples: Examples, norm: Norm, box: Box, rows: int) -> tuple[ShortestAttack, ...]:
     inputs, _ = examples.batch(torch.arange(1))
     return shortest_attacks(norm, box, class_count(network, examples), rows, starts_of(inputs))
 
