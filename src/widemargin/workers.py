@@ -1,4 +1,4 @@
-"""Who does the work, and how far along is it?  Jobs in worker processes, with one bar for each that runs."""
+"""Jobs in worker processes, of this computer or of an engine's, with one bar for each that runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from rich.console import Console
@@ -44,12 +44,31 @@ class Job:
     arguments: tuple[Any, ...]
 
 
+class Engine(Protocol):
+    """Where jobs run."""
+
+    def do(self, jobs: Sequence[Job], board: Board, count: int) -> None:
+        """All of them, at most `count` at a time, with a bar of the board for each that runs; the first that fails ends
+        the others, and its error is raised here."""
+        ...
+
+
 @dataclass(frozen=True)
-class Workers:
+class LocalProcesses:
     """One thread in each process: two busy processes with two threads each slow each other down many times."""
 
+    def do(self, jobs: Sequence[Job], board: Board, count: int) -> None:
+        if count == 1:
+            _do_here(jobs, board)
+        else:
+            _do_in_processes(jobs, board, count)
+
+
+@dataclass(frozen=True)
+class Workers:
     console: Console
     count: int = os.cpu_count() or 1
+    engine: Engine = LocalProcesses()
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -61,24 +80,20 @@ class Workers:
             return
         columns = (TextColumn("{task.description:<38}"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console) as progress:
-            board = _Board(progress, progress.add_task(title, total=sum(job.steps for job in jobs)))
-            count = min(self.count, len(jobs))
-            if count == 1:
-                _do_here(jobs, board)
-            else:
-                _do_in_processes(jobs, board, count)
+            board = Board(progress, progress.add_task(title, total=sum(job.steps for job in jobs)))
+            self.engine.do(jobs, board, min(self.count, len(jobs)))
 
 
 @dataclass(frozen=True)
-class _Board:
+class Board:
     """A bar for all the work above those of the jobs that run."""
 
     progress: Progress
     total: TaskID
     done: dict[TaskID, int] = field(default_factory=dict)
 
-    def begin(self, job: Job) -> _Bar:
-        return _Bar(self, job, self.progress.add_task(f"  {job.name}", total=job.steps))
+    def begin(self, job: Job) -> Bar:
+        return Bar(self, job, self.progress.add_task(f"  {job.name}", total=job.steps))
 
     def show(self, bar: TaskID, steps: int) -> None:
         self.done[bar] = steps
@@ -87,8 +102,8 @@ class _Board:
 
 
 @dataclass(frozen=True)
-class _Bar:
-    board: _Board
+class Bar:
+    board: Board
     job: Job
     task: TaskID
 
@@ -100,7 +115,7 @@ class _Bar:
         self.board.progress.remove_task(self.task)
 
 
-def _do_here(jobs: Sequence[Job], board: _Board) -> None:
+def _do_here(jobs: Sequence[Job], board: Board) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -112,8 +127,8 @@ def _do_here(jobs: Sequence[Job], board: _Board) -> None:
         torch.set_num_threads(before)
 
 
-def _do_in_processes(jobs: Sequence[Job], board: _Board, count: int) -> None:
-    left, bars = deque(jobs), dict[Connection, _Bar]()
+def _do_in_processes(jobs: Sequence[Job], board: Board, count: int) -> None:
+    left, bars = deque(jobs), dict[Connection, Bar]()
     with _workers(count) as pipes:
         busy = set(pipes)
         while busy:
@@ -215,7 +230,7 @@ def _work(pipe: Connection) -> None:
                 return
             job.function(*job.arguments, say)
         except Exception as error:  # Whatever goes wrong in a job is for those who asked for it.
-            say(_sendable(error))
+            say(sendable(error))
 
 
 def _end_with_parent() -> None:
@@ -226,12 +241,12 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _sendable(error: Exception) -> Exception:
+def sendable(error: Exception) -> Exception:
     """The error itself, if it can be pickled, with a note where in the worker it happened."""
     where = "".join(traceback.format_exception(error))
     try:
-        sendable: Exception = pickle.loads(pickle.dumps(error))
+        copied: Exception = pickle.loads(pickle.dumps(error))
     except Exception:  # An exception of somebody's own class can fail to be pickled in any way.
-        sendable = RuntimeError(f"{type(error).__name__}: {error}")
-    sendable.add_note(f"In a worker process:\n{where}")
-    return sendable
+        copied = RuntimeError(f"{type(error).__name__}: {error}")
+    copied.add_note(f"In a worker process:\n{where}")
+    return copied

@@ -18,6 +18,7 @@ from widemargin import __version__
 from widemargin.cli.audit import Audit
 from widemargin.cli.calibrate import Calibrate
 from widemargin.cli.compare import Compare
+from widemargin.cli.engine import EngineName, workers_of
 from widemargin.cli.kept import Export, Resume, Runs
 from widemargin.cli.train import Train
 from widemargin.report import study
@@ -76,12 +77,18 @@ class StudyRun:
     """The study, as `widemargin study list` names it."""
     runs: Path = Path("runs")
     """Folder for the results."""
-    workers: int = os.cpu_count() or 1
-    """How many processes work side by side."""
+    workers: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """How many processes work side by side.  [as many as there are cores]"""
+    engine: EngineName = "processes"
+    """Processes of this computer, or tasks of a Ray cluster, whose computers share the folder of the results; needs
+    'widemargin[sweeps]'."""
+    address: Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")] = None
+    """Of a Ray cluster that runs, or auto.  [RAY_ADDRESS; else a cluster of this computer for as long as it takes]"""
 
     def __call__(self, console: rich.console.Console) -> None:
         found = study.load(self.name)
-        found.run(Store(self.runs), Workers(console, self.workers))
+        with workers_of(self.engine, self.address, self.workers, console) as workers:
+            found.run(Store(self.runs), workers)
         console.print(f"Stored in {self.runs}/. Next: widemargin study report {self.name}", highlight=False)
 
 
