@@ -183,7 +183,9 @@ def test_an_address_needs_ray(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_folder_must_be_shared(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"nowhere must be on a file system that all computers of the Ray cluster share"):
+    with pytest.raises(
+        ValueError, match=r"nowhere must be on a file system that all computers of the Ray cluster share"
+    ):
         _Place(str(tmp_path / "nowhere"), {}).enter()
 
 

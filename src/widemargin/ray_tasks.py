@@ -75,7 +75,9 @@ class RayTasks:
                 f"{attempt.job.name} was begun {self.retries + 1} times and its worker process was killed each time, maybe "
                 "for want of memory: take fewer workers"
             )
-        board.progress.console.print(f"{attempt.job.name}: its worker process was killed, it goes on from its checkpoint")
+        board.progress.console.print(
+            f"{attempt.job.name}: its worker process was killed, it goes on from its checkpoint"
+        )
         return replace(attempt, retried=attempt.retried + 1)
 
 

@@ -20,6 +20,7 @@ from widemargin.cli.calibrate import Calibrate
 from widemargin.cli.compare import Compare
 from widemargin.cli.engine import EngineName, workers_of
 from widemargin.cli.kept import Export, Resume, Runs
+from widemargin.cli.sweep import Sweep
 from widemargin.cli.train import Train
 from widemargin.report import study
 from widemargin.report.document import Report
@@ -136,6 +137,7 @@ class Version:
 Verb = (
     Annotated[Demo, subcommand("demo")]
     | Annotated[Train, subcommand("train")]
+    | Annotated[Sweep, subcommand("sweep")]
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Runs, subcommand("runs")]
     | Annotated[Audit, subcommand("audit")]
