@@ -26,7 +26,7 @@ _OBJECT_STORE = 80 * 2**20
 
 @contextmanager
 def ray_tasks(count: int | None = None, address: str | None = None) -> Iterator[RayTasks]:
-    """Without an address, and without RAY_ADDRESS, a cluster of this computer alone, with `count` cores; it ends here."""
+    """Without an address and RAY_ADDRESS, a cluster of this computer alone, with `count` cores; it ends here."""
     needed("ray", "'widemargin[sweeps]'", "--engine ray")
     found = address or os.environ.get("RAY_ADDRESS") or "local"
     with _local_cluster(count or os.cpu_count() or 1) if found == "local" else _cluster_at(found):
@@ -72,12 +72,11 @@ class RayTasks:
     def _again(self, attempt: _Attempt, board: Board) -> _Attempt:
         if attempt.retried == self.retries:
             raise BrokenProcessPool(
-                f"{attempt.job.name} was begun {self.retries + 1} times and its worker process was killed each time, maybe "
-                "for want of memory: take fewer workers"
+                f"{attempt.job.name} was begun {self.retries + 1} times and its worker process was killed each time, "
+                "maybe for want of memory: take fewer workers"
             )
-        board.progress.console.print(
-            f"{attempt.job.name}: its worker process was killed, it goes on from its checkpoint"
-        )
+        said = f"{attempt.job.name}: its worker process was killed, it goes on from its checkpoint"
+        board.progress.console.print(said, highlight=False)
         return replace(attempt, retried=attempt.retried + 1)
 
 
@@ -222,6 +221,8 @@ def _local_cluster(count: int) -> Iterator[None]:
                 log_to_driver=False,
                 logging_level="ERROR",
                 _node_ip_address="127.0.0.1",
+                # If this process is killed, Ray's own look for its head so many seconds before they end, too.
+                _system_config={"gcs_rpc_server_reconnect_timeout_s": 10},
                 _temp_dir=folder,
             )
             yield
@@ -238,8 +239,8 @@ def _cluster_at(address: str) -> Iterator[None]:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as problem:
         raise ValueError(
-            f"--address must be that of a Ray cluster that runs, got {address} ({str(problem).splitlines()[0]}): start one "
-            "with `ray start --head`, or leave out --address and RAY_ADDRESS"
+            f"--address must be that of a Ray cluster that runs, got {address} ({str(problem).splitlines()[0]}): start "
+            "one with `ray start --head`, or leave out --address and RAY_ADDRESS"
         ) from None
     try:
         yield

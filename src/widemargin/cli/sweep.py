@@ -12,7 +12,7 @@ import rich.console
 from tyro.conf import arg
 
 from widemargin.cli.choice import Choice, chosen
-from widemargin.cli.display import Display
+from widemargin.cli.display import Display, told
 from widemargin.cli.train import RunWords, device_of
 from widemargin.conduct.carry_out import Watch
 from widemargin.conduct.folder import Line
@@ -32,8 +32,8 @@ class Sweep(RunWords[str, str]):
     """Search eps, alpha, steps, weight and rate for the best robust validation accuracy; needs 'widemargin[sweeps]'.
 
     For example: widemargin sweep --data digits --method udp --eps .1:.5 --alpha .01:.05:log --steps 5:40 --judge-eps .1
-    --trials 30.  The same command goes on with a sweep that was interrupted, and given several times, on one computer or
-    on many that share --storage, it shares the work.  The test part judges the chosen trial alone, at the end."""
+    --trials 30.  The same command goes on with a sweep that was interrupted; given several times, on one computer or on
+    many that share --storage, it shares the work.  The test part judges the chosen trial alone, at the end."""
 
     judge_eps: float = field(kw_only=True)
     """Radius of the PGD attack by which all trials are judged on the validation part; it is never searched."""
@@ -63,9 +63,7 @@ class Sweep(RunWords[str, str]):
         # A wrong word must not wait for a database, nor leave one.
         first = words.task({name: within.rounded(within.low) for name, within in words.ranges.items()})
         assert first.validation is not None
-        console.print(
-            f"Judge of all trials, fixed: {words.judge}.  It is never searched.", style="bold", highlight=False
-        )
+        console.print(f"Judge of all trials, never searched: {words.judge}", style="bold", highlight=False)
         storage = optuna_sweep.Storage(self.storage or f"sqlite:///{self.out}/sweep.db", words.name)
         warmup = first.plan.updates(len(first.train)) // 4
         study = optuna_sweep.opened(storage, self.out, first.description["data"], self.seed, warmup)
@@ -138,17 +136,16 @@ class _Told:
 
     def begin(self, number: int, parameters: Mapping[str, float]) -> Sequence[Watch]:
         said = ", ".join(f"{name} {value:g}" for name, value in parameters.items())
-        self.console.print(f"trial {number} of {self.count}: {said}", highlight=False)
+        self.console.print(f"trial {number}, of {self.count} in all: {said}", highlight=False)
         return [_Bar(Display(self.console))]
 
     def end(self, trial: SweepTrial) -> None:
-        figures = (
-            "" if trial.robust is None else f", robust {100 * trial.robust:.2f} %, clean {100 * trial.clean:.2f} %"
-        )
-        self.console.print(f"trial {trial.number}: {trial.state}{figures}", highlight=False)
+        figures = {"robust": trial.robust, "clean": trial.clean}
+        said = told({name: share for name, share in figures.items() if share is not None})
+        self.console.print(f"trial {trial.number}: {trial.state}{', ' if said else ''}{said}", highlight=False)
 
     def waiting(self, running: int) -> None:
-        self.console.print(f"waiting for {running} of other processes", highlight=False)
+        self.console.print(f"waiting for {running} trials of other processes, or for their end", highlight=False)
 
 
 @dataclass(frozen=True)

@@ -78,14 +78,16 @@ def opened(storage: Storage, out: Path, data: Mapping[str, Any], seed: int, warm
         except (SQLAlchemyError, optuna.exceptions.StorageInternalError, ImportError) as problem:
             reason = str(problem).partition("\n")[0]
             raise ValueError(
-                f"--storage must be the address of a database, such as sqlite:///sweep.db, got {storage.address} ({reason})"
+                "--storage must be the address of a database that can be written, such as sqlite:///sweep.db, got "
+                f"{storage.address} ({reason})"
             ) from None
         begun = study.user_attrs.get("data")
         if begun is None:
             study.set_user_attr("data", dict(data))
         elif begun != data:
             raise ValueError(
-                "the data must be as it was when the sweep began, but it has changed: begin a new one in another --storage"
+                "the data must be as it was when the sweep began, but it has changed: begin a new one with another "
+                "--storage and --out"
             )
     return study
 

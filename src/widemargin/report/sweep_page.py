@@ -50,10 +50,8 @@ def _chosen(swept: Swept) -> str:
     )
     if not swept.tested:
         return said + "Its folder is not here, so it was not tested: do that where it was trained."
-    return (
-        said
-        + f"On the test part it has robust {_percent(swept.tested['robust'])}, clean {_percent(swept.tested['clean'])}."
-    )
+    robust, clean = (_percent(swept.tested[name]) for name in ("robust", "clean"))
+    return said + f"On the test part it has robust {robust}, clean {clean}."
 
 
 def _table(swept: Swept) -> Table:
@@ -74,10 +72,10 @@ def _picture(swept: Swept) -> Picture:
     figure, grid = panels(1, len(swept.ranges) + 1)
     *by_parameter, over_time = grid[0]
     for axes, (name, within) in zip(by_parameter, swept.ranges.items(), strict=True):
-        _draw(axes, swept, {trial.number: trial.parameters[name] for trial in swept.trials})
         axes.set_xlabel(name)
-        if within.log:
-            axes.set_xscale("log")
+        axes.set_xscale("log" if within.log else "linear")
+        axes.set_xlim(within.low, within.high)
+        _draw(axes, swept, {trial.number: trial.parameters[name] for trial in swept.trials})
     _draw(over_time, swept, {trial.number: trial.number for trial in swept.trials})
     complete = [trial for trial in swept.trials if trial.state == "complete"]
     so_far = list(accumulate((100 * (trial.robust or 0.0) for trial in complete), max))
@@ -91,9 +89,9 @@ def _picture(swept: Swept) -> Picture:
 def _draw(axes: Axes, swept: Swept, at: Mapping[int, float]) -> None:
     for is_complete, marker, colour in ((True, "o", COLOURS[0]), (False, "x", COLOURS[1])):
         drawn = [t for t in swept.trials if (t.state == "complete") == is_complete and t.robust is not None]
-        axes.scatter(
-            [at[t.number] for t in drawn], [100 * (t.robust or 0.0) for t in drawn], s=16, marker=marker, color=colour
-        )
+        # At the ends of a range they are not to be cut in half.
+        style: dict[str, Any] = {"s": 16, "marker": marker, "color": colour, "clip_on": False}
+        axes.scatter([at[t.number] for t in drawn], [100 * (t.robust or 0.0) for t in drawn], **style)
 
 
 def _percent(share: float | None) -> str:
