@@ -1,4 +1,4 @@
-"""Who does the work, and how far along is it?  Jobs in worker processes, with one bar for each that runs."""
+"""Jobs in worker processes, of this computer or of an engine's, with one bar for each that runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from rich.console import Console
@@ -49,13 +49,32 @@ class Job:
     arguments: tuple[Any, ...]
 
 
+class Engine(Protocol):
+    """Where jobs run."""
+
+    def do(self, jobs: Sequence[Job], board: Board, count: int, asking: Asking) -> None:
+        """All of them, at most `count` at a time, with a bar of the board for each that runs; the first that fails ends
+        the others, and its error is raised here; so is Stopped, once all have stopped that were asked to."""
+        ...
+
+
 @dataclass(frozen=True)
-class Workers:
+class LocalProcesses:
     """One thread in each process: two busy processes with two threads each slow each other down many times."""
 
+    def do(self, jobs: Sequence[Job], board: Board, count: int, asking: Asking) -> None:
+        if count == 1:
+            _do_here(jobs, board, asking)
+        else:
+            _do_in_processes(jobs, board, count, asking)
+
+
+@dataclass(frozen=True)
+class Workers:
     console: Console
     count: int = os.cpu_count() or 1
     asking: Asking = _NOBODY
+    engine: Engine = LocalProcesses()
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -70,24 +89,20 @@ class Workers:
             return
         columns = (TextColumn("{task.description:<38}", markup=False), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console) as progress:
-            board = _Board(progress, progress.add_task(title, total=sum(job.steps for job in jobs)))
-            count = min(self.count, len(jobs))
-            if count == 1:
-                _do_here(jobs, board, self.asking)
-            else:
-                _do_in_processes(jobs, board, count, self.asking)
+            board = Board(progress, progress.add_task(title, total=sum(job.steps for job in jobs)))
+            self.engine.do(jobs, board, min(self.count, len(jobs)), self.asking)
 
 
 @dataclass(frozen=True)
-class _Board:
+class Board:
     """A bar for all the work above those of the jobs that run."""
 
     progress: Progress
     total: TaskID
     done: dict[TaskID, int] = field(default_factory=dict)
 
-    def begin(self, job: Job) -> _Bar:
-        return _Bar(self, job, self.progress.add_task(f"  {job.name}", total=job.steps))
+    def begin(self, job: Job) -> Bar:
+        return Bar(self, job, self.progress.add_task(f"  {job.name}", total=job.steps))
 
     def show(self, bar: TaskID, steps: int) -> None:
         self.done[bar] = steps
@@ -96,8 +111,8 @@ class _Board:
 
 
 @dataclass(frozen=True)
-class _Bar:
-    board: _Board
+class Bar:
+    board: Board
     job: Job
     task: TaskID
 
@@ -109,14 +124,14 @@ class _Bar:
         self.board.progress.remove_task(self.task)
 
 
-def _do_here(jobs: Sequence[Job], board: _Board, asking: Asking) -> None:
+def _do_here(jobs: Sequence[Job], board: Board, asking: Asking) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for job in jobs:
             bar = board.begin(job)
 
-            def tick(steps: int, bar: _Bar = bar) -> None:
+            def tick(steps: int, bar: Bar = bar) -> None:
                 bar.tick(steps)
                 if asking.now():
                     raise Stopped
@@ -128,8 +143,8 @@ def _do_here(jobs: Sequence[Job], board: _Board, asking: Asking) -> None:
         torch.set_num_threads(before)
 
 
-def _do_in_processes(jobs: Sequence[Job], board: _Board, count: int, asking: Asking) -> None:
-    left, bars, stopped = deque(jobs), dict[Connection, _Bar](), False
+def _do_in_processes(jobs: Sequence[Job], board: Board, count: int, asking: Asking) -> None:
+    left, bars, stopped = deque(jobs), dict[Connection, Bar](), False
     with _workers(count) as pipes:
         busy = set(pipes)
         while busy:
@@ -249,7 +264,7 @@ def _work(pipe: Connection) -> None:
             # The next thing to be received is that there is no job.
             continue
         except Exception as error:  # Whatever goes wrong in a job is for those who asked for it.
-            say(_sendable(error))
+            say(sendable(error))
 
 
 def _end_with_parent() -> None:
@@ -260,12 +275,12 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _sendable(error: Exception) -> Exception:
+def sendable(error: Exception) -> Exception:
     """The error itself, if it can be pickled, with a note where in the worker it happened."""
     where = "".join(traceback.format_exception(error))
     try:
-        sendable: Exception = pickle.loads(pickle.dumps(error))
+        copied: Exception = pickle.loads(pickle.dumps(error))
     except Exception:  # An exception of somebody's own class can fail to be pickled in any way.
-        sendable = RuntimeError(f"{type(error).__name__}: {error}")
-    sendable.add_note(f"In a worker process:\n{where}")
-    return sendable
+        copied = RuntimeError(f"{type(error).__name__}: {error}")
+    copied.add_note(f"In a worker process:\n{where}")
+    return copied

@@ -22,8 +22,10 @@ from widemargin.cli.audit import Audit
 from widemargin.cli.calibrate import Calibrate
 from widemargin.cli.compare import Compare
 from widemargin.cli.display import say
+from widemargin.cli.engine import EngineName, workers_of
 from widemargin.cli.kept import Export, Resume, Runs
-from widemargin.cli.stopping import StopAfter, listening
+from widemargin.cli.stopping import Asked, StopAfter, listening
+from widemargin.cli.sweep import Sweep
 from widemargin.cli.train import Train
 from widemargin.cli.zoo import Zoo
 from widemargin.conduct.stop import Stopped
@@ -49,7 +51,9 @@ class Demo:
 
     def __call__(self, console: rich.console.Console) -> None:
         found, store = study.load("demo"), Store(self.out / "runs")
-        _work("demo", store, self.workers, console, None, f"widemargin demo --out {shlex.quote(str(self.out))}")
+        with listening(None) as wish:
+            again = f"widemargin demo --out {shlex.quote(str(self.out))}"
+            _work("demo", store, Workers(console, self.workers, wish), wish, again)
         _report(found, store, self.out, console)
 
 
@@ -85,15 +89,24 @@ class StudyRun:
     """The study, as `widemargin study list` names it."""
     runs: Path = Path("runs")
     """Folder for the results."""
-    workers: int = os.cpu_count() or 1
-    """How many processes work side by side."""
+    workers: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """How many processes work side by side.  [as many as there are cores]"""
+    engine: EngineName = "processes"
+    """Processes of this computer, or tasks of a Ray cluster, whose computers share the folder of the results; needs
+    'widemargin[sweeps]'."""
+    address: Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")] = None
+    """Of a Ray cluster that runs, or auto.  [RAY_ADDRESS; else a cluster of this computer for as long as it takes]"""
     stop_after: StopAfter = None
     """Save and leave after this time, as 90s, 30m, 2h or 1d, with exit code 0; the same command goes on.  So do Ctrl-C
     (exit code 130; twice leaves at once) and SIGTERM (143).  [at the end]"""
 
     def __call__(self, console: rich.console.Console) -> None:
         again = f"widemargin study run {self.name} --runs {shlex.quote(str(self.runs))}"
-        _work(self.name, Store(self.runs), self.workers, console, self.stop_after, again)
+        with (
+            listening(self.stop_after) as wish,
+            workers_of(self.engine, self.address, self.workers, console, wish) as workers,
+        ):
+            _work(self.name, Store(self.runs), workers, wish, again)
         say(console, f"Stored in {self.runs}/. Next: widemargin study report {self.name}")
 
 
@@ -141,6 +154,7 @@ class Version:
 Verb = (
     Annotated[Demo, subcommand("demo")]
     | Annotated[Train, subcommand("train")]
+    | Annotated[Sweep, subcommand("sweep")]
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Runs, subcommand("runs")]
     | Annotated[Audit, subcommand("audit")]
@@ -202,14 +216,11 @@ def _refuse(sentence: str) -> NoReturn:
     sys.exit(2)
 
 
-def _work(
-    name: str, store: Store, workers: int, console: rich.console.Console, stop_after: str | None, again: str
-) -> None:
-    with listening(stop_after) as wish:
-        try:
-            study.load(name).run(store, Workers(console, workers, wish))
-        except Stopped:
-            wish.leave("with what was done, and the trainings under way, saved", again)
+def _work(name: str, store: Store, workers: Workers, wish: Asked, again: str) -> None:
+    try:
+        study.load(name).run(store, workers)
+    except Stopped:
+        wish.leave("with what was done, and the trainings under way, saved", again)
 
 
 def _report(found: study.Study, store: Store, out: Path, console: rich.console.Console) -> Report:

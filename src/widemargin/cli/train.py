@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import rich.console
 import torch
@@ -26,12 +26,12 @@ _TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hin
 _DECAY = arg(metavar="constant|triangle|multistep|cosine", help_behavior_hint="")
 
 
-@dataclass(frozen=True)
-class Train:
-    """Train a network, validate it as it goes, and keep its best and its last weights.
+Real, Whole = TypeVar("Real"), TypeVar("Whole")
 
-    For example: widemargin train --data fashion-mnist --network lenet --method udp --eps .5 --alpha .025 --steps 20.
-    The same command goes on with a run that was interrupted, whenever that was."""
+
+@dataclass(frozen=True)
+class RunWords(Generic[Real, Whole]):
+    """What `train` and `sweep` ask: a sweep has ranges of numbers where `train` has numbers."""
 
     data: str
     """fashion-mnist, mnist, svhn, cifar-10, cifar-100 or digits; or a folder with a sub-folder of images for every
@@ -43,13 +43,13 @@ class Train:
     network: Annotated[str | None, _TEXT] = None
     """lenet, resnet18, resnet18-he, resnet18-dropout or mlp; or my_file.py:MyNet, which runs that file.  By default
     what the paper takes for the data; for tables an mlp."""
-    eps: Annotated[float | None, _FLOAT] = None
+    eps: Annotated[Real | None, _FLOAT] = None
     """Radius of the ball in which points are moved."""
-    alpha: Annotated[float | None, _FLOAT] = None
+    alpha: Annotated[Real | None, _FLOAT] = None
     """Length of a step."""
-    steps: Annotated[int | None, _INT] = None
+    steps: Annotated[Whole | None, _INT] = None
     """How many steps; for udp and its kin the most that are drawn."""
-    weight: Annotated[float | None, _FLOAT] = None
+    weight: Annotated[Real | None, _FLOAT] = None
     """Of the regulariser: udpr, trades, udp-trades and their other forms, max-entropy, vat, udp-consistency."""
     patience: Annotated[int | None, _INT] = None
     """Steps after crossing the boundary: friendly."""
@@ -70,7 +70,7 @@ class Train:
     """Examples in an update.  [256; for digits 32, for your own data a fortieth of it, 16 to 256]"""
     optimizer: Annotated[Literal["adam", "sgd"] | None, arg(metavar="adam|sgd", help_behavior_hint="")] = None
     """By default as published for the data: adam, for CIFAR and SVHN sgd (Nesterov .9, weight decay 5e-4)."""
-    rate: Annotated[float | None, _FLOAT] = None
+    rate: Annotated[Real | None, _FLOAT] = None
     """Peak learning rate.  [adam .001, sgd .15]"""
     decay: Annotated[Literal["constant", "triangle", "multistep", "cosine"] | None, _DECAY] = None
     """Of the rate over time.  [adam constant, sgd triangle]"""
@@ -104,14 +104,28 @@ class Train:
     """Keep perturbed points in [0, 1] or not.  [unit for images, open for tables and latent space]"""
     validate_every: int = 1
     """In epochs."""
-    validate_eps: Annotated[float | None, _FLOAT] = None
-    """Radius of the PGD attack by which the best weights are chosen.  [.1; for CIFAR and SVHN .03; for tables --eps]"""
     seed: int = 0
     """Decides the first weights, the order of examples and all that is drawn."""
-    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
-    """Folder of the run.  [runs/ and a name that follows from all of the above]"""
     device: str = "cpu"
     """cpu or cuda."""
+
+    def choice(self, **said: Any) -> Choice:
+        """The words that decide a run; `said` replaces some."""
+        own = vars(self) | said
+        return Choice(**{field.name: own[field.name] for field in fields(Choice) if field.name in own})
+
+
+@dataclass(frozen=True)
+class Train(RunWords[float, int]):
+    """Train a network, validate it as it goes, and keep its best and its last weights.
+
+    For example: widemargin train --data fashion-mnist --network lenet --method udp --eps .5 --alpha .025 --steps 20.
+    The same command goes on with a run that was interrupted, whenever that was."""
+
+    validate_eps: Annotated[float | None, _FLOAT] = None
+    """Radius of the PGD attack by which the best weights are chosen.  [.1; for CIFAR and SVHN .03; for tables --eps]"""
+    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """Folder of the run.  [runs/ and a name that follows from all that decides a number]"""
     stop_after: StopAfter = None
     """Save and leave after this time, as 90s, 30m, 2h or 1d, with exit code 0; `widemargin resume` goes on.  So do
     Ctrl-C (exit code 130; twice leaves at once) and SIGTERM (143).  [at the end]"""
@@ -121,14 +135,10 @@ class Train:
     def __call__(self, console: rich.console.Console) -> None:
         if self.stop_after is not None:
             seconds(self.stop_after)
-        title, trial, drawn = chosen(self._choice())
+        title, trial, drawn = chosen(self.choice())
         folder = RunFolder(Path("runs") / trial.key if self.out is None else self.out)
         with listening(self.stop_after) as wish:
             do(task_of(trial, drawn, device_of(self.device), title), folder, console, self.tensorboard, wish)
-
-    def _choice(self) -> Choice:
-        machine = ("out", "device", "tensorboard", "stop_after")
-        return Choice(**{name: value for name, value in vars(self).items() if name not in machine})
 
 
 def device_of(name: str) -> torch.device:
