@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from widemargin.conduct.description import read_description
 from widemargin.conduct.folder import RunFolder
-from widemargin.files import write_whole
+from widemargin.files import Damaged, read_json, write_whole
 from widemargin.report.comparison import Attack, Entry, Measured, compare
 from widemargin.report.document import page
 from widemargin.report.tables import Table
@@ -121,7 +120,7 @@ def _audit(folder: RunFolder) -> Measured | None:
 def _read_audit(path: Path) -> tuple[Measured, str]:
     """And of which examples it is."""
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path)
         on = ", ".join(f"{name} {_short(content[name])}" for name in ("data", "box", "seed") if name in content)
         robust = {
             Attack(str(one["norm"]), float(one["eps"]), int(one["n"]), tuple(map(str, one["attacks"])), on): float(
@@ -131,6 +130,8 @@ def _read_audit(path: Path) -> tuple[Measured, str]:
         }
         examples = ", ".join(f"{name} {content[name]}" for name in ("data", "n", "seed") if name in content)
         return Measured(float(content["clean"]), int(content["n"]), robust), examples
+    except Damaged as problem:
+        raise ValueError(f"{problem}: delete it and audit the run again") from None
     except (KeyError, TypeError, ValueError) as problem:
         raise ValueError(f"{path} is damaged ({problem!r}): delete it and audit the run again") from None
 
