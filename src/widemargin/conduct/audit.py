@@ -91,7 +91,7 @@ class _UnderWay:
     @property
     def each(self) -> float:
         """How many seconds a point may take."""
-        return self.cost.of_point(self.subject.classes, len(self.question.balls))
+        return self.cost.of_point(self.subject.classes)
 
 
 def audit(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ FIRST_GUESS = 5_000
 PROOF = 1_000
 """Answers that take about as long as one point's certificate."""
 
-# Of a point that no attack breaks, by the steps of the standard's attacks: in each ball, and for each target there.
+# Of a point that no attack breaks, by the steps of the standard's attacks: in its ball, and there for each target.
 _SLOPES, _SLOPES_FOR_TARGET = 100, 200
 _ANSWERS, _ANSWERS_FOR_TARGET = 5_000, 100
 # Of every point: the attacks without a radius, as they were counted.
@@ -35,11 +34,11 @@ class Cost:
     answer: float
     slope: float
 
-    def of_point(self, classes: int, balls: int) -> float:
-        """What a point may take that stands: seconds for all attacks, in as many balls as a bisection visits."""
-        targets, tests = min(9, classes - 1), math.ceil(math.log2(balls + 1))
-        slopes = _SLOPES_WITHOUT_RADIUS + tests * (_SLOPES + targets * _SLOPES_FOR_TARGET)
-        answers = _ANSWERS_WITHOUT_RADIUS + tests * (_ANSWERS + targets * _ANSWERS_FOR_TARGET)
+    def of_point(self, classes: int) -> float:
+        """Seconds that a point may take which stands: for all attacks, in one ball, since it stands in the largest."""
+        targets = min(9, classes - 1)
+        slopes = _SLOPES_WITHOUT_RADIUS + _SLOPES + targets * _SLOPES_FOR_TARGET
+        answers = _ANSWERS_WITHOUT_RADIUS + _ANSWERS + targets * _ANSWERS_FOR_TARGET
         return slopes * self.slope + answers * self.answer
 
 
