@@ -8,11 +8,14 @@ import torch
 
 from test_cli_train import refused, widemargin
 from widemargin.cli.asked import folder_for
+from widemargin.cli.audit import _own_folder
 from widemargin.conduct import audit as conducted
+from widemargin.conduct import findings
 from widemargin.data.own import Npz, OwnData
 from widemargin.measure.attacks.apgd import APGD
 from widemargin.measure.attacks.fmn import FMN
 from widemargin.measure.attacks.square import Square
+from widemargin.measure.diagnostics import modes
 from widemargin.perturb.balls import Box
 
 OWN = """
@@ -81,6 +84,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is found is tested elsewhere."""
     monkeypatch.setattr(conducted, "standard", lambda ball, *_: (APGD(ball, steps=2), Square(ball, queries=2)))
     monkeypatch.setattr(conducted, "shortest_attacks", lambda norm, box, *_: (FMN(norm, box, steps=2),))
+    monkeypatch.setattr(findings, "all_findings", lambda *given, **_: (modes(*given[:2]),))
 
 
 def files() -> set[str]:
@@ -233,3 +237,16 @@ def test_one_model_file_on_other_data_is_kept_beside_the_first() -> None:
         "on-others.npz/audit.json": "others.npz",
         "on-two.npz/audit.json": "two.npz",
     }
+
+
+def test_an_audit_of_before_is_known_by_the_name_of_its_data(tmp_path: Path) -> None:
+    usual = tmp_path / "model"
+    usual.mkdir()
+    (usual / "audit.json").write_text('{"version": 4, "data": "digits"}')
+    assert _own_folder(usual, "digits", "1a2b3c4d5e", apart=False) == usual
+    assert _own_folder(usual, "mnist", "1a2b3c4d5e", apart=False) == usual / "on-mnist"
+    (usual / "on-mnist").mkdir()
+    (usual / "on-mnist" / "audit-l2.json").write_text('{"data": "mnist", "data_digest": "another"}')
+    assert _own_folder(usual, "mnist", "1a2b3c4d5e", apart=False) == usual / "on-mnist-1a2b3c4d"
+    (usual / "audit.json").write_text('{"version": 4, "da')
+    assert _own_folder(usual, "digits", "1a2b3c4d5e", apart=False) == usual, "nothing is lost with a damaged one"

@@ -19,7 +19,7 @@ from torch import nn
 from widemargin.conduct import audit as module
 from widemargin.conduct import findings
 from widemargin.conduct.audit import Subject, audit
-from widemargin.conduct.audited import FORMAT, Audit, Question
+from widemargin.conduct.audited import FORMAT, Audit, Question, Shown
 from widemargin.conduct.clock import Clock
 from widemargin.conduct.pieces import FIRST, Piece, check_saved, pieces
 from widemargin.data.examples import Examples
@@ -668,6 +668,13 @@ def test_the_page_shows_proofs_as_far_as_they_were_looked_for(whole: Audit) -> N
     columns = [table.columns for table in page(without).tables if table.title == "Accuracy"]
     assert columns == [("points moved within", "right", "95 % interval")]
     assert len(next(table for table in page(easy).tables if table.title == "Accuracy").columns) == 4
+
+
+def test_a_class_may_be_called_anything(whole: Audit) -> None:
+    image, zero = np.zeros((1, 1, 4, 4)), np.zeros(1, dtype=int)
+    shown = Shown(image, image, zero, zero, np.ones(1))
+    text = page(replace(whole, classes=(r"$\foo{$<b>", "b", "c", "d"), shown=shown)).html()
+    assert "<b>" not in text
 
 
 @pytest.mark.parametrize("wrong", [{"balls": ()}, {"points": 0}, {"chunk": 0}, {"seed": 2**70}])

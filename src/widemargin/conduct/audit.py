@@ -16,7 +16,7 @@ from torch import Tensor
 from widemargin.conduct.audited import Array, Audit, Question, Shown
 from widemargin.conduct.clock import Clock, Stopwatch, TimeIsUp
 from widemargin.conduct.findings import Diagnosed, Moved, diagnosed, missed_by_gradients, with_stand_in
-from widemargin.conduct.guarded import CERTIFICATES, SHORTEST, Failed, failures, guarded
+from widemargin.conduct.guarded import CERTIFICATES, SHORTEST, Failed, failures, guarded, uncertified
 from widemargin.conduct.pace import PROOF, Cost, Pace, Tick, cost, listening
 from widemargin.conduct.pieces import FIRST, Piece, check_saved, joined_pieces, pieces, saved_rows, write_piece
 from widemargin.conduct.shares import Shares
@@ -115,11 +115,11 @@ def audit(
     asked = Chosen(subject.examples, work.rows)
     if inputs_in_box(asked, question.balls[-1]).verdict == "wrong":
         return _outside(work, asked) if work.first else None
-    uncertified = _certifiable(work)
+    why_not = _certifiable(work)
     # What makes numbers worthless comes first.
     found = _diagnosed(work) if work.first else Diagnosed()
-    _measure(work, certify=not uncertified)
-    return _joined(work, found, (*subject.doubts, *uncertified)) if work.first else None
+    _measure(work, certify=not why_not)
+    return _joined(work, found, (*subject.doubts, *why_not)) if work.first else None
 
 
 def _diagnosed(work: _UnderWay) -> Diagnosed:
@@ -191,8 +191,7 @@ def _with_stand_in(points: dict[str, Array], moved: Moved, question: Question, n
     except Refuted as problem:
         # What was found counts; what was proven does not.
         points["certified"] = np.full_like(points["certified"], np.nan)
-        refuted = replace(failed_finding(CERTIFICATES, str(problem), "nothing is certified"), verdict="wrong")
-        return (with_stand_in(points, moved, question, number), refuted)
+        return (with_stand_in(points, moved, question, number), uncertified(str(problem)))
 
 
 def _answered(work: _UnderWay, points: dict[str, Array]) -> Audit:

@@ -66,10 +66,13 @@ def failures(failed: Failed, attacks: Iterable[str]) -> tuple[Finding, ...]:
     """A finding of every part that failed."""
     within = set(attacks)
     return tuple(
-        failed_finding(name, why, "it is left out of robust accuracy" if name in within else _left_out_of(name))
+        uncertified(why)
+        if name == CERTIFICATES
+        else failed_finding(name, why, f"it is left out of {'robust accuracy' if name in within else 'the margins'}")
         for name, why in sorted(failed.items())
     )
 
 
-def _left_out_of(name: str) -> str:
-    return "nothing is certified" if name == CERTIFICATES else "it is left out of the margins"
+def uncertified(why: str) -> Finding:
+    advice = "nothing, unless you need proofs: robust accuracy and margins do not rest on them"
+    return failed_finding(CERTIFICATES, why, "nothing is certified", advice)

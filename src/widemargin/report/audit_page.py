@@ -93,7 +93,7 @@ def _remarks(audit: Audit) -> tuple[Remark, ...]:
 
 
 def _evidence(audit: Audit, finding: Finding) -> str:
-    told = finding.evidence if finding.verdict == "fine" else f"{finding.evidence} {finding.advice}"
+    told = finding.evidence if finding.verdict == "fine" else f"{finding.evidence}. To do: {finding.advice}."
     return told.replace(repr(audit.question.balls[0].box), _box(audit))
 
 
@@ -141,7 +141,8 @@ def _distribution(audit: Audit) -> Table:
             ("proven lower bound", wrong, f"{certified.min():.4g}", *lower, f"{own.mean():.4g}" if len(own) else "")
         )
     largest = audit.question.balls[-1].radius
-    note = f"In {audit.norm}; wrong points count with 0; lower bounds were looked for up to {largest:g} only."
+    note = f"In {audit.norm}; wrong points count with 0"
+    note += f"; lower bounds were looked for up to {largest:g} only." if len(rows) > 1 else "."
     return Table("Margins", columns, tuple(rows), note)
 
 
@@ -212,8 +213,9 @@ def _examples(audit: Audit) -> list[Picture]:
         pictures = (before, after, 0.5 + way / (2 * max(float(np.abs(way).max()), 1e-12)))
         for row, picture in enumerate(pictures):
             _image(axes[row][column], picture)
-        axes[0][column].set_title(f"{audit.classes[shown.labels[column]]}", fontsize=8)
-        axes[1][column].set_title(f"{audit.classes[shown.answers[column]]}", fontsize=8)
+        for row, classes in enumerate((shown.labels, shown.answers)):
+            # A class may be called anything, also by what would be a formula.
+            axes[row][column].set_title(audit.classes[classes[column]], fontsize=8, parse_math=False)
         axes[2][column].set_title(f"{shown.margins[column]:.3g}", fontsize=8)
     for panels_of_row, title in zip(axes, ("as it is", "moved", "difference"), strict=True):
         panels_of_row[0].set_ylabel(title, fontsize=8)

@@ -25,9 +25,11 @@ class Finding:
     numbers: Mapping[str, float]
 
 
-def failed_finding(name: str, why: str, so: str) -> Finding:
+_AGAIN = "see to it that the network answers there, and audit it again in another folder"
+
+
+def failed_finding(name: str, why: str, so: str, advice: str = _AGAIN) -> Finding:
     """Of a part that failed, and what follows."""
-    advice = "see to it that the network answers there, and audit it again in another folder"
     return Finding(name, "suspicious", f"it failed, so {so}: {why}", advice, {})
 
 
