@@ -151,7 +151,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         verb(rich.console.Console())
     except ValueError as error:
-        print(f"widemargin: {error}", file=sys.stderr)
+        # One line, whatever a file was called.
+        print(f"widemargin: {' '.join(str(error).splitlines())}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
         if error.filename is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -173,7 +174,7 @@ def data_named(choice: Choice, flag: str = "--data") -> ImageSet | OwnData:
     if choice.data in image_sets():
         # As published: every seed holds out images of its own, but few images are the same few for all.
         return ImageSet(choice.data, choice.fraction, seed=choice.seed if choice.fraction == 1 else 42)
-    path = Path(choice.data).expanduser()
+    path = Path(os.path.expanduser(choice.data))
     if not path.exists():
         close = difflib.get_close_matches(choice.data, image_sets(), n=1)
         hint = f"did you mean {close[0]}?" if close else "name what exists"
