@@ -44,7 +44,7 @@ def _values(labels: NDArray[Any], what: str, advice: str) -> list[Any]:
     kind = labels.dtype.kind
     if kind not in "biufU" and not (kind == "O" and all(isinstance(value, str) for value in labels)):
         raise ValueError(f"{what} must hold numbers or text, got {labels.dtype}: {advice}")
-    return (labels.astype(np.float64) if kind == "f" else labels).tolist()
+    return list((labels.astype(np.float64) if kind == "f" else labels).tolist())
 
 
 def _check_count(classes: int, rows: int, distinct: set[Any]) -> None:

@@ -21,7 +21,7 @@ from widemargin.data.pickled import Refused, unpickled
 Pixels = NDArray[np.uint8]
 Classes = NDArray[np.int64]
 _MAT_HEADER, _MAT_ARRAY, _MAT_COMPRESSED, _MAT_NUMBERS = 128, 14, 15, range(6, 16)
-_PIECE = 1 << 20
+_PIECE, _PACKED_PIECE = 1 << 20, 1 << 16
 _IDX_AXES = 4
 
 
@@ -126,18 +126,26 @@ def _plain_mat(content: bytes) -> bytes:
         end = place + 8 + count
         if end > len(content):
             raise ValueError("a file that is cut off")
-        array = content[place:end]
+        begin = len(plain)
         if kind == _MAT_COMPRESSED:
-            unzip = zlib.decompressobj()
-            array = unzip.decompress(array[8:], MOST_UNPACKED - min(len(plain), MOST_UNPACKED - 1))
-            if not unzip.eof:
-                raise ValueError(f"a file that is cut off or has more than {MOST_UNPACKED:,} bytes")
-        kind, inside, _, _, flags = struct.unpack_from(f"{order}5I", array)
-        if kind != _MAT_ARRAY or inside != len(array) - 8 or flags & 0xFF not in _MAT_NUMBERS:
+            _inflate(content[place + 8 : end], plain)
+        else:
+            plain += content[place:end]
+        kind, inside, _, _, flags = struct.unpack_from(f"{order}5I", plain, begin)
+        if kind != _MAT_ARRAY or inside != len(plain) - begin - 8 or flags & 0xFF not in _MAT_NUMBERS:
             raise ValueError("something else than an array of numbers")
-        plain += array
         place = end
     return bytes(plain)
+
+
+def _inflate(packed: bytes, plain: bytearray) -> None:
+    unzip = zlib.decompressobj()
+    for place in range(0, len(packed), _PACKED_PIECE):
+        plain += unzip.decompress(packed[place : place + _PACKED_PIECE])
+        if len(plain) > MOST_UNPACKED:
+            raise ValueError(f"more than {MOST_UNPACKED:,} bytes once unzipped")
+    if not unzip.eof:
+        raise ValueError("a file that is cut off")
 
 
 def _cifar(batches: tuple[File, ...], key: bytes) -> tuple[Pixels, Classes]:

@@ -174,7 +174,8 @@ class ImageFolder:
         """Every pixel, and a digest of every file and its name."""
         # Before any is read: one of them might be a pipe, or a disk.
         packed = sum(size_of(file, MOST_UNPACKED) for file in files)
-        found, digest = np.empty(0, np.uint8), hashlib.sha256()
+        found: NDArray[np.uint8] = np.empty(0, np.uint8)
+        digest = hashlib.sha256()
         for number, file in enumerate(files):
             content = file.read_bytes()
             digest.update(os.fsencode(file.relative_to(path)) + b"\0" + hashlib.sha256(content).digest())

@@ -38,10 +38,10 @@ Column = NDArray[Any]
 
 def table(path: Path, label: str) -> tuple[Features, Column]:
     """Features [N, F] and labels [N]."""
+    size_of(path)
     readers = {".csv": _csv, ".parquet": _parquet}
     if path.suffix not in readers:
         raise ValueError(f"a table must be a {' or '.join(readers)} file, got {path}")
-    size_of(path)
     return readers[path.suffix](path, label)
 
 
@@ -114,14 +114,14 @@ def _parquet_columns(path: Path, label: str) -> dict[str, Column]:
         raise ValueError(f"{path} must have at least one row, got none: add rows")
     check_unpacked(path, 8 * count * len(schema), size)
     texts = [field.name for field in schema if _is_text(arrow, field.type)]
-    total, pieces = 0, []
+    total, pieces, known = 0, [], dict[str, str]()
     try:
         # A text is kept once, however many rows have it.  No memory map and no threads: the file may be replaced while
         # the result lives, and cores are the caller's.
         with file_of(path, read_dictionary=texts) as file:
             for piece in file.iter_batches(_ROWS, use_threads=False):
                 total += piece.nbytes
-                pieces.append([_values(arrow, column) for column in piece.columns])
+                pieces.append([_values(arrow, column, known) for column in piece.columns])
                 if total > max(MOST_UNPACKED, MOST_RATIO * size):
                     break
         columns = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
@@ -147,13 +147,13 @@ def _is_number_type(arrow: ModuleType, kind: Any) -> bool:
     return any(is_it(kind) for is_it in (types.is_integer, types.is_floating, types.is_boolean, types.is_null))
 
 
-def _values(arrow: ModuleType, column: Any) -> Column:
-    """Nothing is "" among texts, as in a .csv file, and NaN among numbers."""
+def _values(arrow: ModuleType, column: Any, known: dict[str, str]) -> Column:
+    """Nothing is "" among texts, as in a .csv file, and NaN among numbers.  Equal texts share their memory."""
     if _is_text(arrow, column.type):
         column = column if arrow.types.is_dictionary(column.type) else column.dictionary_encode()
-        texts = [text or "" for text in column.dictionary.to_pylist()]
+        texts = [known.setdefault(text or "", text or "") for text in column.dictionary.to_pylist()]
         places = column.indices.cast(arrow.int64()).fill_null(len(texts)).to_numpy(zero_copy_only=False)
-        return np.array([*texts, ""], object)[places]
+        return np.asarray(np.array([*texts, ""], object)[places])
     column = column.dictionary_decode() if arrow.types.is_dictionary(column.type) else column
     if column.null_count == len(column):
         return np.full(len(column), np.nan)
