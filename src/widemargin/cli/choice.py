@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -69,6 +70,15 @@ _DECAYS: dict[str, Decay] = {
     "multistep": Multistep(),
     "cosine": Cosine(),
 }
+_NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
+    "epochs batch steps capacity width validate_every": ("a whole number of at least 1", lambda value: value >= 1),
+    "seed patience": ("a whole number of at least 0", lambda value: value >= 0),
+    "alpha scale rate": ("a number above 0", lambda value: 0 < value < math.inf),
+    "eps validate_eps": ("a number of at least 0", lambda value: 0 <= value < math.inf),
+    "fraction": ("above 0 and at most 1", lambda value: 0 < value <= 1),
+    "dropout": ("at least 0 and below 1", lambda value: 0 <= value < 1),
+}
+"""What each option may be, said in its own name rather than in that of the part it becomes."""
 MEASURES: dict[str, Objective] = {name.replace(" ", "-"): measure for name, measure in CLIMBED.items()}
 
 
@@ -136,6 +146,7 @@ _USUAL = {
 
 def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
     """A title, the run, and its data, which had to be read to know its shape."""
+    _check_numbers(choice)
     box = _box_named(choice)
     # A wrong word must not wait for a download.
     method = _method(choice, box or OPEN)
@@ -164,6 +175,14 @@ def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
     network = _network(choice, name, drawn.train)
     trial = Trial(data, network, method, plan, choice.seed, _place(choice), validation, members)
     return f"{choice.method} on {Path(choice.data).name}, {name.rpartition('/')[2]}, seed {choice.seed}", trial, drawn
+
+
+def _check_numbers(choice: Choice) -> None:
+    for words, (wanted, holds) in _NUMBERS.items():
+        for word in words.split():
+            value = getattr(choice, word)
+            if value is not None and not holds(value):
+                raise ValueError(f"--{word.replace('_', '-')} must be {wanted}, got {value}")
 
 
 def ball_named(norm: str, radius: float, box: Box) -> Ball:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -134,6 +135,8 @@ TERMS: dict[str, Term] = {
 }
 _OWN = "own"
 # In C where PyYAML was built with it: a description with a box of each feature's own is long.
+# Of numbers such as 1:30:00 the reading takes a time that grows with the square of their length.
+_LONG_NUMBER = re.compile(r"[-+0-9:._]{1000}")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -217,6 +220,8 @@ def loaded(text: str) -> Any:
         for event in yaml.parse(text, Loader=_LOADER):
             if isinstance(event, yaml.AliasEvent):
                 raise ValueError("an alias, which no run needs")
+            if isinstance(event, yaml.ScalarEvent) and _LONG_NUMBER.match(event.value):
+                raise ValueError("a number of more than 1,000 characters")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MOST_DEPTH:
                 raise ValueError(f"lists and mappings more than {MOST_DEPTH} deep")
