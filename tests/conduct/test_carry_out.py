@@ -271,12 +271,12 @@ def test_a_run_that_is_told_to_stop_goes_on_as_if_it_had_not(tmp_path: Path) -> 
     at_once = carry_out(task_of(TRIAL), whole)
     for until, reached in ((16, 0), (20, 16), (20, 20), (12, 20)):
         stopped = carry_out(task_of(TRIAL), folder, until=until)
-        assert (stopped.update, stopped.finished, stopped.figures) == (max(until, reached), False, {})
-        assert read(folder.checkpoint)[1]["update"] == stopped.update
+        assert (stopped.records[-1]["update"], stopped.finished, stopped.figures) == (max(until, reached), False, {})
+        assert read(folder.checkpoint)[1]["update"] == max(until, reached)
         assert not folder.figures.exists()
     assert same(stopped.network, carry_out(task_of(TRIAL), None, until=20).network)
     outcome = carry_out(task_of(TRIAL), folder)
-    assert (outcome.update, outcome.finished) == (36, True)
+    assert (outcome.records[-1]["update"], outcome.finished) == (36, True)
     assert same(outcome.network, at_once.network)
     assert same(outcome.best, at_once.best)
     assert folder.lines() == whole.lines()

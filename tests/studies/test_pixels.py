@@ -296,6 +296,7 @@ def test_stages_are_prefixes_of_one_run_and_go_on_whatever_kills_them(tmp_path: 
     assert own.missing(store) == 3
     told = own.report(store)
     assert "All networks stand at epoch 1 of 12. Judged farther on: PGD (eps 0.1), seed 0: epoch 3." in told.settings
+    assert "; 1 of 12 epochs of batches of 64, Adam(" in told.settings
     early = own.numbers(CELLS[0], store, "clean")
     (trial,) = own.trials(CELLS[0])
     shorter = replace(trial, plan=replace(trial.plan, length=Epochs(1)))
@@ -303,6 +304,7 @@ def test_stages_are_prefixes_of_one_run_and_go_on_whatever_kills_them(tmp_path: 
     assert early == [accuracy(network, trial.data.draw().test)]
     own.run(store, Workers(quiet, 1))
     assert own.missing(store) == 0
+    assert "; 12 epochs of batches of 64, Adam(" in own.report(store).settings
     assert "All networks stand at epoch 12 of 12." in own.report(store).settings
     assert len(list((tmp_path / "trained").iterdir())) == 2
     at_once = replace(own, scale=replace(STAGED, stages=()))

@@ -55,8 +55,6 @@ class Outcome:
     records: Sequence[Line]
     figures: dict[str, Any]
     """What the best network does on the test part; empty if there is none, and before the end of the plan."""
-    update: int = 0
-    """Where the training stands."""
     finished: bool = True
     """At the end of its plan?"""
 
@@ -91,7 +89,7 @@ def _follow(task: Task, folder: RunFolder | None, processes: Processes, until: i
     for _ in _up_to(until, training, task, processes):
         pass
     network = answering(training, task.train, task.plan)
-    return Outcome(network, network, [], {}, training.update, training.update == task.plan.updates(len(task.train)))
+    return Outcome(network, network, [], {}, training.update == task.plan.updates(len(task.train)))
 
 
 def _up_to(until: int | None, training: Training, task: Task, processes: Processes) -> Iterator[Record]:
@@ -154,21 +152,21 @@ class _Course:
 
     def finish(self) -> Outcome:
         task = self.task
-        network, update = answering(self.training, task.train, task.plan), self.training.update
-        if update < task.plan.updates(len(task.train)):
-            return Outcome(network, network, self.records.lines, {}, update, finished=False)
+        network = answering(self.training, task.train, task.plan)
+        if self.training.update < task.plan.updates(len(task.train)):
+            return Outcome(network, network, self.records.lines, {}, finished=False)
         best = self.best_network if self.best is not None else network
         if self.folder is not None and self.best is not None:
             load_weights(self.folder.best, best)
         if self.folder is None:
-            return Outcome(network, best, self.records.lines, self._tested(best), update)
+            return Outcome(network, best, self.records.lines, self._tested(best))
         figures = self.folder.read_figures()
         if figures is None:
             if self.best is None:
-                save_weights(self.folder.last, network, {"key": task.key, "update": update})
+                save_weights(self.folder.last, network, {"key": task.key, "update": self.training.update})
             figures = self._tested(best)
             self.folder.save_figures(figures)
-        return Outcome(network, best, self.records.lines, dict(figures), update)
+        return Outcome(network, best, self.records.lines, dict(figures))
 
     def _tested(self, network: Network) -> dict[str, Any]:
         return {} if self.task.test is None else self._measured(network, self.task.test)
