@@ -2,6 +2,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -23,6 +24,7 @@ from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, Workers
 from widemargin_studies import (
+    app_long_walk,
     app_overfitting_cifar,
     app_overfitting_fashion,
     clean_accuracy,
@@ -247,6 +249,20 @@ def test_the_radius_that_validation_chooses(tmp_path: Path) -> None:
     assert selection.best_is_larger({0.2: worse, 0.5: better}, 0.2) == "held"
     assert selection.best_is_larger({0.2: better, 0.5: worse}, 0.2) == "not held"
     assert selection.best_is_larger({0.2: better, 0.5: better}, 0.2) == "undecided"
+
+
+def test_the_long_walk_is_judged_image_by_image(tmp_path: Path) -> None:
+    store, own = Store(tmp_path), app_long_walk.SMALL
+    (trial,) = own.trials(own.cells[0])
+    ways = {"UDP": np.linspace(0.4, 0.6, 8), "PGD": np.linspace(3, 4, 8)}
+    arrays = {"labels": np.arange(8), **{name: np.zeros((8, 3, 4, 4)) for name in ("clean", *ways)}}
+    for name, way in ways.items():
+        arrays |= {f"{name} {what}": way for what in ("l2", "linf", "lead")}
+        arrays[f"{name} own probability"] = np.full(8, 0.3 if name == "UDP" else 0.001)
+    store.save(key_of(own.judge, trial), {}, {"n": 8, "names": list("abcdefgh")}, arrays, {})
+    (tmp_path / "trained" / trial.key).mkdir(parents=True)
+    (tmp_path / "trained" / trial.key / "run.yaml").write_text("data: {rows: [1234, 80, 100]}")
+    assert [verdict.word for verdict in own.report(store).verdicts] == ["held", "held"]
 
 
 def test_selection_reads_what_app_e1_stored(tmp_path: Path) -> None:
