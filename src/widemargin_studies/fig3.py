@@ -75,8 +75,8 @@ FOUR: Mapping[PointSet, Mapping[str, Method]] = {
     SLABS: four(Linf(ADMISSIBLE, OPEN), ADMISSIBLE / 5),
 }
 METHODS: Mapping[PointSet, Mapping[str, Method]] = {
-    CORRIDOR: FOUR[CORRIDOR] | further(Linf(VIOLATING, OPEN), 0.05, L2(VIOLATING, OPEN)),
-    SLABS: FOUR[SLABS] | further(Linf(ADMISSIBLE, OPEN), ADMISSIBLE / 5, L2(admissible(2.0), OPEN)),
+    CORRIDOR: {**FOUR[CORRIDOR], **further(Linf(VIOLATING, OPEN), 0.05, L2(VIOLATING, OPEN))},
+    SLABS: {**FOUR[SLABS], **further(Linf(ADMISSIBLE, OPEN), ADMISSIBLE / 5, L2(admissible(2.0), OPEN))},
 }
 LONGER: Mapping[str, str] = {"standard, longer": "standard", "UDP-PGD, longer": "UDP-PGD"}
 SHOWN = ("standard", "LDP-PGD", "TRADES", PAPERS_TRADES, "UDP-PGD", UDPR)

@@ -109,8 +109,9 @@ def drawn(make: Callable[[], SomeModule], rng: Generator) -> SomeModule:
 def draw_he_normal(network: nn.Module, rng: Generator) -> None:
     """He et al. (2015): convolutions anew with variance 2 / fan out, linear layers with 2 / fan in; biases are 0."""
     for module in network.modules():
-        if isinstance(module, nn.Conv2d | nn.Linear):
-            mode = "fan_out" if isinstance(module, nn.Conv2d) else "fan_in"
-            nn.init.kaiming_normal_(module.weight, mode=mode, nonlinearity="relu", generator=rng)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu", generator=rng)
+        elif isinstance(module, nn.Linear):
+            nn.init.kaiming_normal_(module.weight, mode="fan_in", nonlinearity="relu", generator=rng)
+        if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
