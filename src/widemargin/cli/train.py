@@ -24,7 +24,8 @@ _TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hin
 _DECAY = arg(metavar="constant|triangle|multistep|cosine", help_behavior_hint="")
 
 
-Real, Whole = TypeVar("Real"), TypeVar("Whole")
+Real = TypeVar("Real")
+Whole = TypeVar("Whole")
 
 
 @dataclass(frozen=True)
