@@ -273,6 +273,13 @@ class ImageStudy:
         stage = self._stage(store)
         return [store.load(self._key(trial, self._epochs(trial)[stage])) for trial in self.trials(cell)]
 
+    def judged_until(self, trial: Trial, store: Store) -> int | None:
+        """The last epoch at which a network was judged; None before the first."""
+        return next((epoch for epoch in reversed(self._epochs(trial)) if self._key(trial, epoch) in store), None)
+
+    def stored_at(self, trial: Trial, epoch: int, store: Store) -> Stored:
+        return store.load(self._key(trial, epoch))
+
     def numbers(self, cell: Cell, store: Store, name: str) -> list[float]:
         return [float(stored.numbers[name]) for stored in self.stored(cell, store)]
 

@@ -32,7 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def test_put_listed_and_loaded(run: RunFolder, tmp_path: Path) -> None:
-    put(run, CARD, tmp_path)
+    put(run, run.last, CARD, tmp_path)
     assert cards(tmp_path) == (CARD,)
     assert columns((CARD, CARD)) == ("clean", "AutoAttack, l-inf .1")
     points = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -45,7 +45,7 @@ def test_put_listed_and_loaded(run: RunFolder, tmp_path: Path) -> None:
 def test_an_unknown_name_and_a_damaged_card_are_one_sentence(run: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'other' is not in the zoo, which has none"):
         zoo_run("other", tmp_path)
-    put(run, CARD, tmp_path)
+    put(run, run.last, CARD, tmp_path)
     with pytest.raises(ValueError, match="'other' is not in the zoo, which has tiny"):
         zoo_run("other", tmp_path)
     card = tmp_path / "tiny" / "card.json"

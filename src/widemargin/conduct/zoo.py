@@ -58,11 +58,11 @@ def zoo_run(name: str, zoo: Path = ZOO) -> RunFolder:
     return RunFolder(folder)
 
 
-def put(run: RunFolder, card: Card, zoo: Path = ZOO) -> Path:
-    """Copy of a run what it takes to use and to audit it: its description and its last weights."""
+def put(run: RunFolder, weights: Path, card: Card, zoo: Path = ZOO) -> Path:
+    """Copy of a run what it takes to use and to audit it: its description, and weights of it."""
     folder = RunFolder(zoo / card.name)
     folder.path.mkdir(parents=True, exist_ok=True)
-    for source, target in ((run.description, folder.description), (run.last, folder.last)):
+    for source, target in ((run.description, folder.description), (weights, folder.last)):
         shutil.copyfile(source, target)
     write_json(folder.path / "card.json", asdict(card))
     return folder.path
