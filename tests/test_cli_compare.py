@@ -67,7 +67,7 @@ def test_compare_takes_audits(capsys: pytest.CaptureFixture[str]) -> None:
     assert "| standard | 1 | **50.0** | 12.5 | 31.2 |" in text
     assert "PGD" not in text
     Path("runs/standard/audit.json").write_text("{}")
-    assert "audit.json is damaged" in refused("compare runs", capsys)
+    assert "audit.json is damaged" in refused("compare runs/standard", capsys)
 
 
 MANY = f"Box(low={(0.0,) * 99}, high={(1.0,) * 99})"
@@ -120,4 +120,6 @@ def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no test part" in refused("compare runs", capsys)
     Path("runs/again/figures.json").write_text('{"clean": 0.5}')
     Path("runs/again/run.yaml").write_text(yaml.safe_dump({"key": "k"}))
-    assert "runs/again is damaged" in refused("compare runs", capsys)
+    assert "runs/again is damaged" in refused("compare runs/again", capsys)
+    widemargin("compare runs --to left.md")
+    assert "Left out: runs/again is damaged" in Path("left.md").read_text()
