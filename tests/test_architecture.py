@@ -19,6 +19,7 @@ ORDER = [
     {"train", "measure"},
     {"conduct"},
     {"widemargin", "workers"},
+    {"ray_tasks"},
     {"report"},
     {"cli"},
 ]

@@ -8,11 +8,14 @@ import torch
 
 from test_cli_train import refused, widemargin
 from widemargin.cli.asked import folder_for
+from widemargin.cli.audit import _own_folder
 from widemargin.conduct import audit as conducted
+from widemargin.conduct import findings
 from widemargin.data.own import Npz, OwnData
 from widemargin.measure.attacks.apgd import APGD
 from widemargin.measure.attacks.fmn import FMN
 from widemargin.measure.attacks.square import Square
+from widemargin.measure.diagnostics import modes
 from widemargin.perturb.balls import Box
 
 OWN = """
@@ -81,6 +84,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is found is tested elsewhere."""
     monkeypatch.setattr(conducted, "standard", lambda ball, *_: (APGD(ball, steps=2), Square(ball, queries=2)))
     monkeypatch.setattr(conducted, "shortest_attacks", lambda norm, box, *_: (FMN(norm, box, steps=2),))
+    monkeypatch.setattr(findings, "all_findings", lambda *given, **_: (modes(*given[:2]),))
 
 
 def files() -> set[str]:
@@ -110,6 +114,10 @@ def files() -> set[str]:
         ("audit run --eps .1 --box unit 1", "--box must be unit, open, data or two numbers, the lower one first"),
         ("audit own.py:Plain --eps .1 --box data --data digits", "--box data is for tables: for images give unit"),
         ("audit run --eps .1 --out two.npz", "--out must be a folder or be free for one, got two.npz"),
+        (
+            "audit run --eps .1 --seed 1180591620717411303424",
+            "--seed must be a whole number from -2^63 to 2^63 - 1, got 1180591620717411303424",
+        ),
         ("calibrate run --out two.npz", "--out must be a folder or be free for one, got two.npz"),
         ("calibrate run --out two.npz/inside", "--out must be a folder or be free for one, got two.npz/inside"),
         ("audit run --eps .1 --out /proc/x", "--out must be a folder or be free for one, got /proc/x"),
@@ -127,14 +135,18 @@ def test_what_cannot_be_is_one_sentence_and_leaves_nothing(
 def test_a_damaged_part_of_an_audit_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     words = "audit run --eps .1 --points 4"
     widemargin(words)
-    for pattern in ("[0-9]*.safetensors", "stand-in*.safetensors", "findings.json"):
+    figures = {**json.loads(Path("run/audit.json").read_text()), "seconds": 0, "checksum": ""}
+    for pattern in ("[0-9]*.safetensors", "findings.json"):
         (path,) = Path("run/audit").rglob(pattern)
         whole = path.read_bytes()
-        path.write_bytes(whole[:20])
+        path.write_bytes(whole[:20] if path.suffix == ".json" else whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
         capsys.readouterr()
-        assert refused(words, capsys).startswith(f"{path} is damaged")
-        path.write_bytes(whole)
+        told = refused(words, capsys)
+        assert told.startswith(f"{path} is damaged")
+        assert "delete it, and the same command measures what was in it again; everything else is kept" in told
+        path.unlink()
     widemargin(words)
+    assert {**json.loads(Path("run/audit.json").read_text()), "seconds": 0, "checksum": ""} == figures
 
 
 @pytest.mark.parametrize(
@@ -209,3 +221,32 @@ def test_norms_and_other_data_are_kept_side_by_side() -> None:
         "run/on-others.npz/audit.json",
     }
     assert json.loads(Path("run/audit.json").read_text())["data"] == "two.npz"
+
+
+@pytest.mark.usefixtures("_quick")
+def test_one_model_file_on_other_data_is_kept_beside_the_first() -> None:
+    Path("there").mkdir()
+    table("there/two.npz", 2, seed=2)
+    for data in ("two.npz", "others.npz", "there/two.npz", "two.npz"):
+        widemargin(f"audit own.py:Plain --data {data} --eps .1 --points 4")
+    folder = Path("audits/own-Plain")
+    found = {str(path.relative_to(folder)): json.loads(path.read_text()) for path in folder.rglob("audit.json")}
+    assert len({one["data_digest"] for one in found.values()}) == 3
+    assert {name: one["data"] for name, one in found.items()} == {
+        "audit.json": "two.npz",
+        "on-others.npz/audit.json": "others.npz",
+        "on-two.npz/audit.json": "two.npz",
+    }
+
+
+def test_an_audit_of_before_is_known_by_the_name_of_its_data(tmp_path: Path) -> None:
+    usual = tmp_path / "model"
+    usual.mkdir()
+    (usual / "audit.json").write_text('{"version": 4, "data": "digits"}')
+    assert _own_folder(usual, "digits", "1a2b3c4d5e", apart=False) == usual
+    assert _own_folder(usual, "mnist", "1a2b3c4d5e", apart=False) == usual / "on-mnist"
+    (usual / "on-mnist").mkdir()
+    (usual / "on-mnist" / "audit-l2.json").write_text('{"data": "mnist", "data_digest": "another"}')
+    assert _own_folder(usual, "mnist", "1a2b3c4d5e", apart=False) == usual / "on-mnist-1a2b3c4d"
+    (usual / "audit.json").write_text('{"version": 4, "da')
+    assert _own_folder(usual, "digits", "1a2b3c4d5e", apart=False) == usual, "nothing is lost with a damaged one"

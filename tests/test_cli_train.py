@@ -206,8 +206,8 @@ def test_every_recipe_has_its_words(name: str) -> None:
         ("--data digits --method standard --width 3", "--width is for a resnet18 or an mlp: leave it out"),
         ("--data digits --method standard --average median", "--average must be ema"),
         ("--data digits --method standard --latent --cut encoder", "--latent and --cut say the same"),
-        ("--data digits --method standard --batch 5000", "the batch size must be in 1..1300"),
-        ("--data digits --method standard --rate 0", "Adam.rate must be in"),
+        ("--data digits --method standard --batch 5000", "the batch size (--batch) must be in 1..1300"),
+        ("--data digits --method standard --rate 0", "--rate must be a number above 0, got 0.0"),
         ("--data digits --method standard --device gpu", "--device must be one that this computer has"),
         (
             "--data digits --method standard --members 2 --dropout-draws 3",
@@ -231,13 +231,25 @@ def test_every_recipe_has_its_words(name: str) -> None:
             "--data digits --method standard --dropout .1 --network resnet18",
             "--dropout is for lenet, an mlp or resnet18-dropout",
         ),
-        ("--data digits --method standard --dropout 1", "dropout is the probability of losing a feature"),
+        ("--data digits --method standard --dropout 1", "--dropout must be at least 0 and below 1, got 1.0"),
         ("--data digits --method standard --deep-kernel --dropout .1", "--deep-kernel draws from its process"),
         (
             "--data digits --method udp --eps 1 --alpha 1 --steps 1 --measure mutual-information",
             "--measure mutual-information needs several members: give --members, --dropout-draws or --deep-kernel",
         ),
-        ("--data digits --method standard --fraction 2", "ImageSet.fraction must be in"),
+        ("--data digits --method standard --fraction 2", "--fraction must be above 0 and at most 1, got 2.0"),
+        ("--data digits --method standard --epochs 0", "--epochs must be a whole number of at least 1, got 0"),
+        ("--data digits --method standard --batch 0", "--batch must be a whole number of at least 1, got 0"),
+        ("--data digits --method standard --seed -1", "--seed must be a whole number of at least 0, got -1"),
+        ("--data digits --method standard --capacity 0", "--capacity must be a whole number of at least 1, got 0"),
+        ("--data digits --method standard --validate-every 0", "--validate-every must be a whole number of at least"),
+        (
+            "--data digits --method standard --validate-eps nan",
+            "--validate-eps must be a number of at least 0, got nan",
+        ),
+        (f"{DIGITS_UDP} --eps -1 --alpha .1 --steps 2", "--eps must be a number of at least 0, got -1.0"),
+        (f"{DIGITS_UDP} --eps .1 --alpha 0 --steps 2", "--alpha must be a number above 0, got 0.0"),
+        (f"{DIGITS_UDP} --eps .1 --alpha .1 --steps 0", "--steps must be a whole number of at least 1, got 0"),
     ],
 )
 def test_bad_words_are_one_sentence(

@@ -7,11 +7,13 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import rich.console
 
+from widemargin.conduct.stop import Stopped
 from widemargin.workers import Job, Tick, Workers
 
 
@@ -95,6 +97,35 @@ def test_a_killed_worker_ends_the_others_and_is_told_in_a_sentence(tmp_path: Pat
     with pytest.raises(BrokenProcessPool, match=r"^a worker process was killed, maybe for want of memory: take fewer"):
         Workers(quiet(), 2).do(jobs, "Work")
     assert not is_alive(int(path.read_text()))
+
+
+def until_stopped(path: Path, tick: Tick) -> None:
+    path.touch()
+    try:
+        for step in range(100_000):
+            time.sleep(0.01)
+            tick(step)
+    except Stopped:
+        path.write_text("saved")
+        raise
+
+
+@dataclass(frozen=True)
+class WhenThere:
+    paths: tuple[Path, ...]
+
+    def now(self) -> bool:
+        return all(path.exists() for path in self.paths)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_jobs_stop_at_their_next_step_when_somebody_asks(count: int, tmp_path: Path) -> None:
+    paths = tuple(tmp_path / str(i) for i in range(3))
+    jobs = [Job(path.name, 100_000, until_stopped, (path,)) for path in paths]
+    with pytest.raises(Stopped):
+        Workers(quiet(), count, WhenThere(paths[:count])).do(jobs, "Work")
+    assert [path.read_text() for path in paths[:count]] == ["saved"] * count
+    assert not paths[2].exists()
 
 
 WORK_FOR_EVER = """

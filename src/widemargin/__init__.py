@@ -2,6 +2,7 @@
 
 from widemargin.conduct.carry_out import Outcome
 from widemargin.conduct.fit import fit
+from widemargin.conduct.model import load
 from widemargin.data.augment import CropFlip
 from widemargin.data.checks import UNLABELLED
 from widemargin.data.images import ImageSet
@@ -263,6 +264,7 @@ __all__ = [
     "friendly",
     "labelled_loss",
     "laplace",
+    "load",
     "margins",
     "max_entropy",
     "mutual_information",

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import Tensor
 Note = dict[str, Any]
 """What a file says besides its tensors: numbers, text, lists and mappings."""
 _NOTE, _CHECKSUM = "widemargin", "checksum"
+_DIGEST = re.compile("[0-9a-f]{32}")
 
 
 class Damaged(ValueError):
@@ -41,17 +43,24 @@ def write_whole(path: Path, content: bytes) -> None:
         finally:
             os.close(folder)
     except OSError as problem:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise ValueError(
-            f"{path} cannot be written ({problem.strerror}): make room or choose another folder; what was there is kept"
-        ) from None
+        raise unwritten(path, problem) from None
+    finally:
+        if partial.exists():
+            with contextlib.suppress(OSError):
+                partial.unlink()
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def unwritten(path: Path, problem: OSError) -> ValueError:
+    return ValueError(
+        f"{path} cannot be written ({problem.strerror or problem}): make room or choose another folder; what was there "
+        "is kept"
+    )
+
+
+def write_json(path: Path, content: Mapping[str, Any], allow_nan: bool = False) -> None:
     """With a checksum as its last entry."""
     sealed = {**content, _CHECKSUM: _digest(_canonical(content))}
-    write_whole(path, (json.dumps(sealed, indent=1, allow_nan=False) + "\n").encode())
+    write_whole(path, (json.dumps(sealed, indent=1, allow_nan=allow_nan) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -64,24 +73,26 @@ def read_json(path: Path) -> dict[str, Any]:
         raise Damaged(f"{path} is damaged ({_line(problem)})") from None
     if not isinstance(content, dict):
         raise Damaged(f"{path} is damaged (it holds a {type(content).__name__})")
-    checksum = content.pop(_CHECKSUM, None)
-    if checksum is not None and checksum != _digest(_canonical(content)):
-        raise Damaged(f"{path} is damaged (its checksum differs)")
+    # Its name may be what is damaged.
+    last = next(reversed(content), "")
+    if _CHECKSUM in content or _DIGEST.fullmatch(str(content.get(last))):
+        checksum = content.pop(_CHECKSUM, None)
+        if checksum != _digest(_canonical(content)):
+            raise Damaged(f"{path} is damaged (its checksum differs)")
     return content
 
 
 def sealed_text(text: str) -> str:
-    """YAML with its checksum as a last line."""
-    return f"{text}{_CHECKSUM}: {_digest(text.encode())}\n"
+    """YAML with its checksum as the first line, which a file that was cut short still has."""
+    return f"{_CHECKSUM}: {_digest(text.encode())}\n{text}"
 
 
 def unsealed_text(text: str, path: Path) -> str:
-    """Without the last line, if it is right.  A text from before there were checksums is taken as it is."""
-    body, found, checksum = text.rpartition(f"\n{_CHECKSUM}: ")
-    if not found:
+    """Without the first line, if it is right.  A text from before there were checksums is taken as it is."""
+    first, _, body = text.partition("\n")
+    if not first.startswith(f"{_CHECKSUM}:") and not _DIGEST.search(first):
         return text
-    body += "\n"
-    if checksum.strip() != _digest(body.encode()):
+    if first != f"{_CHECKSUM}: {_digest(body.encode())}":
         raise Damaged(f"{path} is damaged or was edited (its checksum differs)")
     return body
 
@@ -96,7 +107,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], Note]:
     """What `write_tensors` wrote."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path} must be a file of tensors, got none there")
+        raise Damaged(f"{path} is missing")
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
@@ -109,6 +120,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Note]:
     if checksum != expected:
         raise Damaged(f"{path} is damaged (its checksum differs)")
     return tensors, note
+
+
+def read_note(path: Path) -> Note:
+    """Of a file of tensors, which are not read: nothing is known of their checksum."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict(json.loads((file.metadata() or {})[_NOTE]))
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as problem:
+        raise Damaged(f"{path} is missing, damaged or none of ours ({_line(problem)})") from None
 
 
 def _canonical(content: Mapping[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""Who does the work, and how far along is it?  Jobs in worker processes, with one bar for each that runs."""
+"""Jobs in worker processes, of this computer or of an engine's, with one bar for each that runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from rich.console import Console
@@ -30,8 +30,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from widemargin.conduct.stop import Asking, Nobody, Stopped
+
 Tick = Callable[[int], None]
-"""Called by a job with the number of its steps done so far."""
+"""Called by a job with the number of its steps done so far; it raises Stopped when the job is to be left."""
+_NOBODY = Nobody()
+_BETWEEN_LOOKS = 0.2
+"""Seconds after which it is seen that somebody asks for a stop."""
 
 
 @dataclass(frozen=True)
@@ -44,41 +49,60 @@ class Job:
     arguments: tuple[Any, ...]
 
 
+class Engine(Protocol):
+    """Where jobs run."""
+
+    def do(self, jobs: Sequence[Job], board: Board, count: int, asking: Asking) -> None:
+        """All of them, at most `count` at a time, with a bar of the board for each that runs; the first that fails ends
+        the others, and its error is raised here; so is Stopped, once all have stopped that were asked to."""
+        ...
+
+
 @dataclass(frozen=True)
-class Workers:
+class LocalProcesses:
     """One thread in each process: two busy processes with two threads each slow each other down many times."""
 
+    def do(self, jobs: Sequence[Job], board: Board, count: int, asking: Asking) -> None:
+        if count == 1:
+            _do_here(jobs, board, asking)
+        else:
+            _do_in_processes(jobs, board, count, asking)
+
+
+@dataclass(frozen=True)
+class Workers:
     console: Console
     count: int = os.cpu_count() or 1
+    asking: Asking = _NOBODY
+    engine: Engine = LocalProcesses()
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ValueError(f"there must be at least 1 worker, got {self.count}")
 
     def do(self, jobs: Sequence[Job], title: str) -> None:
-        """All of them; the first that fails ends the others, and its error is raised here."""
+        """All of them; the first that fails ends the others, and its error is raised here.
+
+        When somebody asks for it, jobs stop at their next step, trainings are saved, and Stopped is raised here.
+        """
         if not jobs:
             return
-        columns = (TextColumn("{task.description:<38}"), BarColumn(), MofNCompleteColumn())
+        columns = (TextColumn("{task.description:<38}", markup=False), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console) as progress:
-            board = _Board(progress, progress.add_task(title, total=sum(job.steps for job in jobs)))
-            count = min(self.count, len(jobs))
-            if count == 1:
-                _do_here(jobs, board)
-            else:
-                _do_in_processes(jobs, board, count)
+            board = Board(progress, progress.add_task(title, total=sum(job.steps for job in jobs)))
+            self.engine.do(jobs, board, min(self.count, len(jobs)), self.asking)
 
 
 @dataclass(frozen=True)
-class _Board:
+class Board:
     """A bar for all the work above those of the jobs that run."""
 
     progress: Progress
     total: TaskID
     done: dict[TaskID, int] = field(default_factory=dict)
 
-    def begin(self, job: Job) -> _Bar:
-        return _Bar(self, job, self.progress.add_task(f"  {job.name}", total=job.steps))
+    def begin(self, job: Job) -> Bar:
+        return Bar(self, job, self.progress.add_task(f"  {job.name}", total=job.steps))
 
     def show(self, bar: TaskID, steps: int) -> None:
         self.done[bar] = steps
@@ -87,8 +111,8 @@ class _Board:
 
 
 @dataclass(frozen=True)
-class _Bar:
-    board: _Board
+class Bar:
+    board: Board
     job: Job
     task: TaskID
 
@@ -100,37 +124,54 @@ class _Bar:
         self.board.progress.remove_task(self.task)
 
 
-def _do_here(jobs: Sequence[Job], board: _Board) -> None:
+def _do_here(jobs: Sequence[Job], board: Board, asking: Asking) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for job in jobs:
             bar = board.begin(job)
-            job.function(*job.arguments, bar.tick)
+
+            def tick(steps: int, bar: Bar = bar) -> None:
+                bar.tick(steps)
+                if asking.now():
+                    raise Stopped
+
+            tick(0)
+            job.function(*job.arguments, tick)
             bar.end()
     finally:
         torch.set_num_threads(before)
 
 
-def _do_in_processes(jobs: Sequence[Job], board: _Board, count: int) -> None:
-    left, bars = deque(jobs), dict[Connection, _Bar]()
+def _do_in_processes(jobs: Sequence[Job], board: Board, count: int, asking: Asking) -> None:
+    left, bars, stopped = deque(jobs), dict[Connection, Bar](), False
     with _workers(count) as pipes:
         busy = set(pipes)
         while busy:
-            ready = wait(busy)
+            ready = wait(busy, _BETWEEN_LOOKS)
+            if not stopped and asking.now():
+                stopped = True
+                left.clear()
+                for pipe in bars:
+                    # Who is at work takes that for a wish to stop.
+                    _hand(pipe, None)
             for pipe in [pipe for pipe in pipes if pipe in ready]:
                 steps = _heard(pipe)
                 if steps is not None:
                     bars[pipe].tick(steps)
                     continue
+                told = pipe in bars and stopped
                 if pipe in bars:
                     bars.pop(pipe).end()
                 job = left.popleft() if left else None
-                _hand(pipe, job)
+                if not told:
+                    _hand(pipe, job)
                 if job is None:
                     busy.remove(pipe)
                 else:
                     bars[pipe] = board.begin(job)
+    if stopped:
+        raise Stopped
 
 
 @contextmanager
@@ -164,8 +205,8 @@ def _workers(count: int) -> Iterator[list[Connection]]:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """For a process that is started meanwhile.  Ctrl-C is sent to all processes; the one that was asked answers it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    """For a process that is started meanwhile.  Signals may be sent to all; the one that was asked answers them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
     try:
         yield
     finally:
@@ -207,15 +248,23 @@ def _work(pipe: Connection) -> None:
             # Whoever asked is gone.
             os._exit(1)
 
+    def tick(steps: int) -> None:
+        say(steps)
+        if pipe.poll():
+            raise Stopped
+
     while True:
         say(None)
         try:
             job = pipe.recv()
             if job is None:
                 return
-            job.function(*job.arguments, say)
+            job.function(*job.arguments, tick)
+        except Stopped:
+            # The next thing to be received is that there is no job.
+            continue
         except Exception as error:  # Whatever goes wrong in a job is for those who asked for it.
-            say(_sendable(error))
+            say(sendable(error))
 
 
 def _end_with_parent() -> None:
@@ -226,12 +275,12 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _sendable(error: Exception) -> Exception:
+def sendable(error: Exception) -> Exception:
     """The error itself, if it can be pickled, with a note where in the worker it happened."""
     where = "".join(traceback.format_exception(error))
     try:
-        sendable: Exception = pickle.loads(pickle.dumps(error))
+        copied: Exception = pickle.loads(pickle.dumps(error))
     except Exception:  # An exception of somebody's own class can fail to be pickled in any way.
-        sendable = RuntimeError(f"{type(error).__name__}: {error}")
-    sendable.add_note(f"In a worker process:\n{where}")
-    return sendable
+        copied = RuntimeError(f"{type(error).__name__}: {error}")
+    copied.add_note(f"In a worker process:\n{where}")
+    return copied

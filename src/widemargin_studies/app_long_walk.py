@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from widemargin.data.labelled import Labelled
+from widemargin.data.labelled import Parts
 from widemargin.measure.accuracy import right
 from widemargin.measure.robustness import pgd_attack
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
@@ -18,6 +18,7 @@ from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import bare, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
+from widemargin.report.verdicts import all_of, greater, mean_of, smaller
 from widemargin.rng import Rng
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin_studies.pixels import CIFAR, Cell, ImageStudy, Numbers
@@ -40,7 +41,8 @@ class LongWalk:
     def passes(self) -> float:
         return 2.0 * self.images * self.steps
 
-    def __call__(self, network: Network, tests: Labelled) -> Numbers:
+    def __call__(self, network: Network, parts: Parts) -> Numbers:
+        tests = parts.test
         some = tests.take(torch.arange(min(500, len(tests))))
         known = tests.take(right(network, some).nonzero()[: self.images, 0])
         inputs, labels = known.batch(torch.arange(len(known)))
@@ -84,23 +86,23 @@ def _tell(study: ImageStudy, store: Store) -> Report:
         )
         for name in ROWS[1:]
     )
-    udp, pgd = (float(np.mean(arrays[f"{name} l2"])) for name in ROWS[1:])
-    own = {name: float(np.mean(arrays[f"{name} own probability"])) for name in ROWS[1:]}
+    farther = mean_of([float(value) for value in arrays["PGD l2"] - arrays["UDP l2"]])
+    own = {name: mean_of([float(value) for value in arrays[f"{name} own probability"]]) for name in ROWS[1:]}
     return Report(
         f"{study.TITLE}, scale {study.scale.name}",
         "How far do the two go when nothing holds them back?",
-        f"{study.settings} {study.judge}; whether a class can still be seen is for the reader to say: the numbers only "
+        f"{study.settings(store)} Whether a class can still be seen is for the reader to say: the numbers only "
         "say how far images moved and what the network makes of them.",
         (
             Verdict(
                 "UDP moves images less than PGD does.",
-                udp < pgd,
-                f"mean Euclidean way {udp:.2f} against {pgd:.2f}, over {len(arrays['clean'])} images",
+                greater(farther, 0.0),
+                f"PGD's Euclidean way is longer by {farther}, over {len(arrays['clean'])} images of one network",
             ),
             Verdict(
                 "UDP leaves the network undecided, PGD leaves it sure of another class.",
-                own["UDP"] > 0.05 and own["PGD"] < 0.01,
-                f"mean probability of the true class {own['UDP']:.3f} after UDP, {own['PGD']:.2g} after PGD",
+                all_of([greater(own["UDP"], 0.05), smaller(own["PGD"], 0.01)]),
+                f"mean probability of the true class {own['UDP']} after UDP, {own['PGD']} after PGD",
             ),
         ),
         (

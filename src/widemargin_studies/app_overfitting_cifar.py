@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from widemargin.data.labelled import Labelled
+from widemargin.data.labelled import Parts
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import robust_accuracy
 from widemargin.networks.named import DropoutResNetShape
@@ -19,6 +19,7 @@ from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
+from widemargin.report.verdicts import greater
 from widemargin.run import DropoutDraws
 from widemargin.uncertainty.network import Network
 from widemargin_studies.beside import told
@@ -55,8 +56,8 @@ class Restarted:
         # About half of the points fall soon.
         return self.tests * len(RADII) * self.steps * self.restarts / 2
 
-    def __call__(self, network: Network, tests: Labelled) -> Numbers:
-        some = tests.take(torch.arange(min(self.tests, len(tests))))
+    def __call__(self, network: Network, parts: Parts) -> Numbers:
+        some = parts.test.take(torch.arange(min(self.tests, len(parts.test))))
         found = {"n": len(some), "clean": accuracy(network, some)}
         for radius in RADII:
             ascent = Ascent(Fixed(self.steps), Steepest(radius / 10), InBall())
@@ -72,20 +73,20 @@ def _tell(study: ImageStudy, store: Store) -> Report:
         values = [[100 * v for v in study.numbers(cell, store, at)] for at in ("clean", *(f"{r:g}" for r in RADII))]
         axes[0][0].plot((0, *RADII), [np.mean(own) for own in values], "o-", color=colour, label=name)
         rows.append((name, *(told(own) for own in values)))
-        ends[name] = float(np.mean(values[1 + RADII.index(EPS)]))
+        ends[name] = study.accuracy(cell, store, f"{EPS:g}")
     axes[0][0].set_xlabel("radius of the test, linf")
     axes[0][0].set_ylabel("accuracy, %")
     axes[0][0].legend(fontsize=7)
     return Report(
         f"{study.TITLE}, scale {study.scale.name}",
         "Does training on one or two steps teach robustness, or only to defeat those steps?",
-        f"{study.settings} {study.judge}; trained with eps {EPS:g}, which is ours, the paper names none; dropout .2 "
+        f"{study.settings(store)} Trained with eps {EPS:g}, which is ours, the paper names none; dropout .2 "
         f"after each convolution, UDP with {MEMBERS} draws of it. The paper prints a figure without numbers.",
         tuple(
             Verdict(
                 f"{udp} is more robust than {other} at the radius of training.",
-                ends[udp] > ends[other],
-                f"{ends[udp]:.1f} against {ends[other]:.1f} % at {EPS:g}",
+                greater(ends[udp], ends[other]),
+                f"{ends[udp].percent} against {ends[other].percent} at {EPS:g}",
             )
             for udp, others in ((NAMES[3], NAMES[:2]), (NAMES[4], NAMES[2:3]))
             for other in others
@@ -95,5 +96,5 @@ def _tell(study: ImageStudy, store: Store) -> Report:
     )
 
 
-FULL = ImageStudy(TITLE, PAPER, CELLS, Restarted(PAPER.tests), _tell)
+FULL = ImageStudy(TITLE, PAPER, CELLS, Restarted(PAPER.attacked), _tell)
 SMALL = ImageStudy(TITLE, CIFAR_SMALL, CELLS, Restarted(40), _tell)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from widemargin.data.labelled import Labelled
+from widemargin.data.labelled import Parts
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.perturb.balls import Linf
@@ -14,6 +14,7 @@ from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
+from widemargin.report.verdicts import Estimate, accuracy_of, greater, scaled, smaller
 from widemargin.run import Validation
 from widemargin.uncertainty.network import Network
 from widemargin_studies.beside import told
@@ -41,7 +42,8 @@ class OneStepAndMany:
     def passes(self) -> float:
         return 22.0 * self.tests
 
-    def __call__(self, network: Network, tests: Labelled) -> Numbers:
+    def __call__(self, network: Network, parts: Parts) -> Numbers:
+        tests = parts.test
         found = {
             "n": len(tests),
             "clean": accuracy(network, tests),
@@ -53,7 +55,7 @@ class OneStepAndMany:
 
 def _tell(study: ImageStudy, store: Store) -> Report:
     figure, axes = panels(1, len(CELLS), size=3.6)
-    ends = {}
+    ends: dict[str, tuple[Estimate, ...]] = {}
     for cell, panel in zip(study.cells, axes[0], strict=True):
         looks = [stored.numbers["looks"] for stored in study.stored(cell, store)]
         updates = [line["update"] for line in looks[0]]
@@ -62,42 +64,49 @@ def _tell(study: ImageStudy, store: Store) -> Report:
             panel.plot(updates, curves.mean(0), "o-", markersize=3, color=colour, label=label)
             panel.fill_between(updates, curves.min(0), curves.max(0), color=colour, alpha=0.2)
         curves = np.array([[line["robust"] for line in seed] for seed in looks])
-        ends[cell.name] = (float(curves.max(1).mean()), float(curves[:, -1].mean()))
+        validation = study.images(cell, store)[1]
+        ends[cell.name] = tuple(accuracy_of(list(own), validation) for own in (curves.max(1), curves[:, -1]))
         panel.set_title(cell.name, fontsize=10)
         panel.set_ylim(0, 100)
         panel.set_xlabel("updates")
         panel.set_ylabel("validation accuracy, %")
     axes[0][0].legend(fontsize=8)
     (fgsm_peak, fgsm_end), (udp_peak, udp_end) = ends["FGSM"], ends["UDP 1 step"]
+    names = ("clean", "one step", "many")
+    test = {(cell.name, name): study.accuracy(cell, store, name) for cell in study.cells for name in names}
     rows = tuple(
-        (cell.name, *(told([100 * v for v in study.numbers(cell, store, n)]) for n in ("clean", "one step", "many")))
-        for cell in study.cells
+        (cell.name, *(told([100 * v for v in study.numbers(cell, store, n)]) for n in names)) for cell in study.cells
     )
     return Report(
         f"{study.TITLE}, scale {study.scale.name}",
         "Does training on one step teach robustness, or only to defeat that step?",
-        f"{study.settings} Trained with eps = alpha = .2; PGD-20 with eps .2 and alpha .01 from the clean point, on "
-        "the validation images after every epoch and on the test images in the end.",
+        f"{study.settings(store)} Trained with eps = alpha = .2; PGD-20 with eps .2 and alpha .01 from the clean "
+        "point, on the validation images after every epoch and on the test images in the end.",
         (
             Verdict(
-                "FGSM overfits: its PGD-20 accuracy collapses while its own step hardly fools it.",
-                fgsm_end < COLLAPSED * fgsm_peak,
-                f"PGD-20 accuracy at its peak {100 * fgsm_peak:.1f} %, at the end {100 * fgsm_end:.1f} %",
+                f"FGSM overfits: its PGD-20 accuracy ends below {100 * COLLAPSED:g} % of its peak.",
+                smaller(fgsm_end, scaled(fgsm_peak, COLLAPSED)),
+                f"at its peak {fgsm_peak.percent}, at the end {fgsm_end.percent} of the validation images",
             ),
             Verdict(
-                "One step of UDP does not: its PGD-20 accuracy falls, but not to 0.",
-                udp_end >= COLLAPSED * udp_peak,
-                f"at its peak {100 * udp_peak:.1f} %, at the end {100 * udp_end:.1f} %",
+                "FGSM's own step does not fool its network, which is more accurate under it than on clean points.",
+                greater(test["FGSM", "one step"], test["FGSM", "clean"]),
+                f"{test['FGSM', 'one step'].percent} under FGSM, {test['FGSM', 'clean'].percent} on clean points",
+            ),
+            Verdict(
+                f"One step of UDP does not: its PGD-20 accuracy stays above {100 * COLLAPSED:g} % of its peak.",
+                greater(udp_end, scaled(udp_peak, COLLAPSED)),
+                f"at its peak {udp_peak.percent}, at the end {udp_end.percent} of the validation images",
             ),
             Verdict(
                 "One step of UDP ends more robust than FGSM.",
-                udp_end > fgsm_end,
-                f"{100 * udp_end:.1f} against {100 * fgsm_end:.1f} %",
+                greater(test["UDP 1 step", "many"], test["FGSM", "many"]),
+                f"{test['UDP 1 step', 'many'].percent} against {test['FGSM', 'many'].percent} under PGD-20",
             ),
             Verdict(
                 "One step of UDP ends more accurate on clean points than FGSM.",
-                _mean(study, store, "UDP 1 step") > _mean(study, store, "FGSM"),
-                f"{_mean(study, store, 'UDP 1 step'):.1f} against {_mean(study, store, 'FGSM'):.1f} %",
+                greater(test["UDP 1 step", "clean"], test["FGSM", "clean"]),
+                f"{test['UDP 1 step', 'clean'].percent} against {test['FGSM', 'clean'].percent}",
             ),
         ),
         (
@@ -111,11 +120,6 @@ def _tell(study: ImageStudy, store: Store) -> Report:
     )
 
 
-def _mean(study: ImageStudy, store: Store, name: str) -> float:
-    (cell,) = [cell for cell in study.cells if cell.name == name]
-    return 100 * float(np.mean(study.numbers(cell, store, "clean")))
-
-
-FULL = ImageStudy(TITLE, PAPER, CELLS, OneStepAndMany(PAPER.tests), _tell)
-_SMALL = Scale("small", seeds=(0, 1), epochs=0.1, tests=2_000)
-SMALL = ImageStudy(TITLE, _SMALL, CELLS, OneStepAndMany(_SMALL.tests), _tell)
+FULL = ImageStudy(TITLE, PAPER, CELLS, OneStepAndMany(10_000), _tell)
+_SMALL = Scale("small", seeds=(0, 1), epochs=0.1, tests=2_000, attacked=2_000)
+SMALL = ImageStudy(TITLE, _SMALL, CELLS, OneStepAndMany(_SMALL.attacked), _tell)

@@ -19,19 +19,28 @@ PLANE = (
     "corrections",
     "fig2",
 )
-IMAGES = (
-    "tab1-small",
-    "tab2-small",
-    "tab3-small",
-    "tab4-small",
-    "tab5-small",
-    "fig4-small",
-    "fig5-small",
-    "app-clean-accuracy-small",
-    "app-overfitting-fashion-small",
-    "app-overfitting-cifar-small",
-    "app-long-walk-small",
+_ON_IMAGES = (
+    "tab1",
+    "tab2",
+    "tab3",
+    "tab4",
+    "tab5",
+    "fig4",
+    "fig5",
+    "app-clean-accuracy",
+    "selection",
+    "app-overfitting-fashion",
+    "app-overfitting-cifar",
+    "app-long-walk",
 )
+_FOR_ONE_SEED = ("tab2", "app-clean-accuracy", "selection")
+IMAGES = tuple(
+    f"{name}{scale}"
+    for name in _ON_IMAGES
+    for scale in ("", "-one-seed", "-small")
+    if scale != "-one-seed" or name in _FOR_ONE_SEED
+)
+"""Every study at every scale; those of which no result is kept are named at the end."""
 PAGES = {"reproducing": PLANE, "reproducing-images": IMAGES}
 
 

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import torch
-
 from widemargin.conduct.carry_out import carry_out
+from widemargin.conduct.description import read_description
 from widemargin.conduct.folder import Line, RunFolder
-from widemargin.conduct.task import laid_out, task_of
+from widemargin.conduct.stop import AtEpoch
+from widemargin.conduct.task import Task, task_of
 from widemargin.data.augment import CropFlip
 from widemargin.data.images import ImageSet
-from widemargin.data.labelled import Labelled
-from widemargin.measure.accuracy import accuracy
+from widemargin.data.labelled import Labelled, Parts
+from widemargin.data.splits import at_most
+from widemargin.measure.accuracy import Right, accuracy, share
 from widemargin.measure.autoattack import autoattack
-from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.measure.robustness import pgd_attack, robust
 from widemargin.method import Method
 from widemargin.networks.named import ImageShape, LeNetShape, ResNetShape
-from widemargin.perturb.ascent import Uniform
 from widemargin.perturb.balls import L2, OPEN, Ball, Linf
-from widemargin.perturb.search import Search
 from widemargin.plan import SGD, Adam, Epochs, Plan, Triangle
 from widemargin.recipes import fgsm, pgd, r_fgsm, standard, trades_cross_entropy, udp, udp_single_step, udpr
 from widemargin.report.document import Report
+from widemargin.report.results import hardware
 from widemargin.report.store import Arrays, Store, Stored
-from widemargin.run import AtInput, BeforeHead, DropoutDraws, Estimator, OneNetwork, Place, Trial, Validation, key_of
+from widemargin.report.study import Left
+from widemargin.report.verdicts import Estimate, accuracy_of
+from widemargin.run import AtInput, BeforeHead, Estimator, OneNetwork, Place, Trial, Validation, key_of
+from widemargin.train.checkpoint import load_weights, save_weights
 from widemargin.train.loop import Record
 from widemargin.uncertainty.network import Network
 from widemargin.workers import Job, Tick, Workers
+from widemargin_studies.costs import judging, training, updates
 
 _AT_INPUT, _AT_THE_END, _ONE = AtInput(), Validation(every=1_000), OneNetwork()
 
@@ -62,7 +65,8 @@ FASHION = Bench(
 _SMALL_STEPS = (Linf(0.01), Linf(0.03), L2(0.5), L2(1.0))
 CIFAR = Bench(ImageSet("cifar-10"), ResNetShape(), Plan(Epochs(60), SGD(0.15, Triangle()), batch=256), _SMALL_STEPS)
 AUGMENTED = replace(CIFAR, network=ResNetShape(he_normal=True), plan=replace(CIFAR.plan, augment=CropFlip(4)))
-SVHN = replace(CIFAR, data=ImageSet("svhn"), network=ResNetShape(he_normal=True))
+_ALL_OF_SVHN = 26_032
+SVHN = replace(CIFAR, data=ImageSet("svhn", most_tests=_ALL_OF_SVHN), network=ResNetShape(he_normal=True))
 LATENT = replace(CIFAR, data=ImageSet("cifar-10", fraction=0.05), place=BeforeHead(), balls=(), split=42)
 
 
@@ -85,6 +89,7 @@ class Cell:
         return _METHODS[self.name](ball, self.alpha, self.steps)
 
 
+# TRADES of the tables in its published form is named here and nowhere else.
 _METHODS: dict[str, Callable[[Ball, float, int], Method]] = {
     "standard": lambda ball, alpha, steps: standard(),
     "FGSM": lambda ball, alpha, steps: fgsm(ball),
@@ -112,18 +117,24 @@ class Scale:
     most_steps: int = 1_000
     """Longer searches take fewer, longer steps, of the same length in all."""
     batch: int = 256
-    tests: int = 10_000
+    tests: int | None = None
+    """Test images at most; None for all."""
+    attacked: int = 10_000
+    """Of the test images, at most so many are attacked."""
     standard_attack: bool = True
     """AutoAttack's standard ensemble; otherwise PGD with 20 steps, which flatters."""
+    stages: tuple[int, ...] = ()
+    """Epochs to which all networks are brought, one after the other, and at which they are judged; none: the last."""
 
     def bench(self, bench: Bench) -> Bench:
-        fraction = bench.data.fraction * self.fraction
+        data = replace(bench.data, fraction=bench.data.fraction * self.fraction)
+        if self.tests is not None:
+            data = replace(data, most_tests=self.tests)
         network = bench.network
         if not isinstance(network, LeNetShape):
             network = replace(network, width=max(8, round(network.width * self.width)))
         assert isinstance(bench.plan.length, Epochs)
         length = Epochs(max(1, round(bench.plan.length.count * self.epochs)))
-        data = replace(bench.data, fraction=fraction, most_tests=self.tests)
         return replace(bench, data=data, network=network, plan=replace(bench.plan, length=length, batch=self.batch))
 
     def cell(self, cell: Cell) -> Cell:
@@ -149,21 +160,13 @@ class Scale:
             for seed in self.seeds
         ]
 
-    def told(self, bench: Bench, attacked: bool) -> str:
-        """What was done instead of what was published, for the report."""
-        scaled = self.bench(bench)
-        attack = "AutoAttack's standard ensemble" if self.standard_attack else "PGD with 20 steps (which flatters)"
-        judged = f", robustness by {attack}" if attacked else ""
-        assert isinstance(scaled.plan.length, Epochs)
-        return (
-            f"{scaled.data.name}: {scaled.data.published_rows:,} training images, {scaled.plan.length.count} epochs, "
-            f"batches of {self.batch}, {scaled.network}, searches of at most {self.most_steps} steps, {self.tests:,} "
-            f"test images{judged}; seeds {', '.join(map(str, self.seeds))}."
-        )
+    def robustness(self, balls: tuple[Ball, ...]) -> Robustness:
+        return Robustness(balls, self.attacked, self.standard_attack)
 
 
 class Numbers(NamedTuple):
     numbers: dict[str, Any]
+    """With n, on how many images; `attacked`, on how many an attack was made, if that is another number."""
     arrays: Arrays
 
 
@@ -175,36 +178,47 @@ class Judge(Protocol):
         """Forward and backward passes it takes, for an estimate of the cost."""
         ...
 
-    def __call__(self, network: Network, tests: Labelled) -> Numbers: ...
+    def __call__(self, network: Network, parts: Parts) -> Numbers: ...
+
+
+_ATTACKED_SEED = 42
 
 
 @dataclass(frozen=True)
 class Robustness:
-    """Clean accuracy, and robust accuracy in balls, on the first test images."""
+    """Clean accuracy on all test images, and robust accuracy in balls on so many of them, drawn class by class."""
 
     balls: tuple[Ball, ...]
-    tests: int
+    attacked: int
     standard_attack: bool
 
     @property
     def passes(self) -> float:
         # Half of the points stand: AutoAttack takes 100 + 910 + 1,830 passes and 5,000 forward ones for each of them.
-        return self.tests * (1 + len(self.balls) * (2_250 if self.standard_attack else 15))
+        return self.attacked * len(self.balls) * (2_250 if self.standard_attack else 15)
 
-    def __call__(self, network: Network, tests: Labelled) -> Numbers:
-        tests = tests.take(torch.arange(min(self.tests, len(tests))))
-        found: dict[str, Any] = {"n": len(tests), "clean": accuracy(network, tests)}
-        for ball in self.balls:
-            if self.standard_attack:
-                found[repr(ball)] = autoattack(network, tests, ball).robust_accuracy
-            else:
-                found[repr(ball)] = robust_accuracy(network, tests, pgd_attack(ball, ball.radius / 8, 20))
-        return Numbers(found, {})
+    def __str__(self) -> str:
+        if not self.balls:
+            return "Nothing was attacked."
+        attack = "AutoAttack's standard ensemble" if self.standard_attack else "PGD with 20 steps, which flatters"
+        return f"Robustness by {attack}, on {self.attacked:,} test images at most."
+
+    def __call__(self, network: Network, parts: Parts) -> Numbers:
+        some = at_most(parts.test, self.attacked, _ATTACKED_SEED)
+        found: dict[str, Any] = {"n": len(parts.test), "attacked": len(some), "clean": accuracy(network, parts.test)}
+        standing = {repr(ball): self._standing(network, some, ball) for ball in self.balls}
+        found |= {ball: share(flags) for ball, flags in standing.items()}
+        return Numbers(found, {ball: flags.numpy() for ball, flags in standing.items()})
+
+    def _standing(self, network: Network, some: Labelled, ball: Ball) -> Right:
+        if self.standard_attack:
+            return autoattack(network, some, ball).standing
+        return robust(network, some, pgd_attack(ball, ball.radius / 8, 20))
 
 
 @dataclass(frozen=True)
 class ImageStudy:
-    """Cells, trained at a scale and judged; a report that reads what was stored."""
+    """Cells, trained at a scale and judged, stage by stage; a report that reads what was stored."""
 
     TITLE: str
     scale: Scale
@@ -214,87 +228,157 @@ class ImageStudy:
 
     @property
     def CORE_MINUTES(self) -> float:
-        return sum(seconds(trial, self.judge) for trial in self._trials()) / 60
+        return self.left(Store(Path("nowhere"))).core_minutes
 
     def run(self, store: Store, workers: Workers) -> None:
         names = {trial.key: f"{cell.label}, seed {trial.seed}" for cell in self.cells for trial in self.trials(cell)}
-        jobs = [
-            Job(names[trial.key], updates(trial), _train_and_judge, (trial, self.judge, store))
-            for trial in self._trials()
-            if self._key(trial) not in store
-        ]
-        workers.do(jobs, self.TITLE)
+        for stage in range(len(self.scale.stages) or 1):
+            jobs = []
+            for trial in self._trials():
+                epoch = self._epochs(trial)[stage]
+                if not self._done(trial, epoch, store):
+                    name = f"{names[trial.key]}, epoch {epoch}" if self.scale.stages else names[trial.key]
+                    jobs.append(
+                        Job(
+                            name,
+                            updates(trial, epoch),
+                            _train_and_judge,
+                            (trial, self._stops(epoch), self.judge, store),
+                        )
+                    )
+            workers.do(jobs, self.TITLE)
 
     def missing(self, store: Store) -> int:
-        return sum(self._key(trial) not in store for trial in self._trials())
+        return len(self._missing(store))
+
+    def left(self, store: Store) -> Left:
+        """Networks that were trained already, by whatever study, only have to be judged."""
+        of = sum(len(self._epochs(trial)) for trial in self._trials())
+        stand: dict[str, float] = {}
+        total = 0.0
+        for trial, epoch in self._missing(store):
+            begun = stand.get(trial.key, _epochs_trained(trial, store))
+            total += self._seconds(trial, epoch, begun)
+            stand[trial.key] = max(begun, epoch)
+        return Left(self.missing(store), of, total / 60)
 
     def report(self, store: Store) -> Report:
-        return self.tell(self, store)
+        return replace(self.tell(self, store), facts=self.facts(store))
 
     def trials(self, cell: Cell) -> list[Trial]:
         return self.scale.trials(cell)
 
     def stored(self, cell: Cell, store: Store) -> list[Stored]:
-        """What was measured, one for each seed."""
-        return [store.load(self._key(trial)) for trial in self.trials(cell)]
+        """What was measured, one for each seed, at the furthest stage that all networks have reached."""
+        stage = self._stage(store)
+        return [store.load(self._key(trial, self._epochs(trial)[stage])) for trial in self.trials(cell)]
 
     def numbers(self, cell: Cell, store: Store, name: str) -> list[float]:
         return [float(stored.numbers[name]) for stored in self.stored(cell, store)]
 
-    @property
-    def settings(self) -> str:
-        attacked = isinstance(self.judge, Robustness) and bool(self.judge.balls)
-        told = dict.fromkeys(self.scale.told(cell.bench, attacked) for cell in self.cells)
-        return " ".join([f"Scale {self.scale.name}.", *told])
+    def accuracy(self, cell: Cell, store: Store, name: str) -> Estimate:
+        """With the bounds of its seeds and its test images."""
+        return accuracy_of(self.numbers(cell, store, name), self.tested(cell, store, name))
 
-    def _key(self, trial: Trial) -> str:
-        return key_of(self.judge, trial)
+    def tested(self, cell: Cell, store: Store, name: str) -> int:
+        """On how many images."""
+        numbers = self.stored(cell, store)[0].numbers
+        return int(numbers["n"] if name == "clean" else numbers.get("attacked", numbers["n"]))
+
+    def images(self, cell: Cell, store: Store) -> tuple[int, int, int]:
+        """How many were there to train on, to validate on and to test on, by the folder of what ran."""
+        train, validation, test = _description(self.trials(cell)[0], store)["data"]["rows"]
+        return int(train), int(validation), int(test)
+
+    def settings(self, store: Store) -> str:
+        """What ran, from the folders in which it ran."""
+        told = dict.fromkeys(self._told(cell, store) for cell in self.cells)
+        return " ".join([f"Scale {self.scale.name}.", *told, *self._stand(store), str(self.judge)])
+
+    def facts(self, store: Store) -> dict[str, Any]:
+        """What ran, for programs: networks by their labels."""
+        stored = self.stored(self.cells[0], store)[0].numbers
+        ran_on = {"hardware": stored["hardware"]} if "hardware" in stored else {}
+        return {
+            **ran_on,
+            "seeds": list(self.scale.seeds),
+            "networks": [self._facts(cell, store) for cell in self.cells],
+        }
+
+    def _facts(self, cell: Cell, store: Store) -> dict[str, Any]:
+        train, validation, test = self.images(cell, store)
+        trial = self.trials(cell)[0]
+        return {
+            "name": cell.label,
+            "data": self.scale.cell(cell).bench.data.name,
+            "images": {"train": train, "validation": validation, "test": test},
+            "attacked": self.tested(cell, store, "robust"),
+            "epochs": self._epochs(trial)[self._stage(store)],
+            "of": _length(trial),
+            "keys": [trial.key for trial in self.trials(cell)],
+        }
+
+    def _told(self, cell: Cell, store: Store) -> str:
+        scaled = self.scale.cell(cell)
+        train, validation, test = self.images(cell, store)
+        assert isinstance(scaled.bench.plan.length, Epochs)
+        shorter = "" if scaled.steps == cell.steps else f", searches cut to {self.scale.most_steps} steps"
+        seeds = self.scale.seeds
+        return (
+            f"{scaled.bench.data.name}: {train:,} images to train on, {validation:,} to validate, {test:,} to test; "
+            f"{scaled.bench.network}; {scaled.bench.plan}{shorter}; seed{'s' * (len(seeds) > 1)} "
+            f"{', '.join(map(str, seeds))}."
+        )
+
+    def _stand(self, store: Store) -> list[str]:
+        """At which epoch all networks stand, and which stand farther; nothing if they are judged at the end only."""
+        if not self.scale.stages:
+            return []
+        stage = self._stage(store)
+        (epoch, length) = next((self._epochs(trial)[stage], _length(trial)) for trial in self._trials())
+        farther = [
+            f"{cell.label}, seed {trial.seed}: epoch {later}"
+            for cell in self.cells
+            for trial in self.trials(cell)
+            for later in self._epochs(trial)[stage + 1 :]
+            if self._key(trial, later) in store
+        ]
+        told = f"All networks stand at epoch {epoch} of {length}."
+        return [told, *([f"Judged farther on: {'; '.join(farther)}."] if farther else [])]
+
+    def _stage(self, store: Store) -> int:
+        """The number of the furthest that all networks have reached."""
+        if len(self.scale.stages) < 2:
+            return 0
+        for stage in reversed(range(len(self.scale.stages) or 1)):
+            if all(self._key(trial, self._epochs(trial)[stage]) in store for trial in self._trials()):
+                return stage
+        return 0
+
+    def _stops(self, epoch: int) -> tuple[int, ...]:
+        """Where weights are kept on the way, so that other studies can judge them later: every ten epochs."""
+        return (*range(10, epoch, 10), epoch) if self.scale.stages else (epoch,)
+
+    def _epochs(self, trial: Trial) -> tuple[int, ...]:
+        return self.scale.stages or (_length(trial),)
+
+    def _missing(self, store: Store) -> list[tuple[Trial, int]]:
+        pieces = [(trial, epoch) for trial in self._trials() for epoch in self._epochs(trial)]
+        return [(trial, epoch) for trial, epoch in pieces if not self._done(trial, epoch, store)]
+
+    def _done(self, trial: Trial, epoch: int, store: Store) -> bool:
+        """Also if it was judged later only: a training does not go back."""
+        return any(self._key(trial, later) in store for later in self._epochs(trial) if later >= epoch)
+
+    def _key(self, trial: Trial, epoch: int) -> str:
+        return key_of(self.judge, trial) if epoch == _length(trial) else key_of(self.judge, trial, Epochs(epoch))
+
+    def _seconds(self, trial: Trial, epoch: int, begun: float) -> float:
+        return training(trial, max(0.0, epoch - begun)) + judging(trial, self.judge.passes)
 
     def _trials(self) -> list[Trial]:
         """Cells may stand in several tables, and a network in several cells."""
         return list({trial.key: trial for cell in self.cells for trial in self.trials(cell)}.values())
-
-
-def updates(trial: Trial) -> int:
-    assert isinstance(trial.data, ImageSet)
-    return trial.plan.updates(trial.data.published_rows)
-
-
-def seconds(trial: Trial, judge: Judge) -> float:
-    """What training and judging take on one core of this machine, from the time of one pass, measured now."""
-    assert isinstance(trial.data, ImageSet)
-    assert isinstance(trial.plan.length, Epochs)
-    assert isinstance(trial.network, ImageShape)
-    # In latent space a search passes only through the head.
-    each = 2.0 if isinstance(trial.place, BeforeHead) else passes(trial.method)
-    each *= trial.members.draws if isinstance(trial.members, DropoutDraws) else 1
-    trained = trial.plan.length.count * trial.data.published_rows * each
-    return (trained + judge.passes) * _seconds_per_pass(trial.network)
-
-
-def passes(method: Method) -> float:
-    """Forward and backward passes of an average sample in an update, the training's own counted as 2."""
-    search = method.perturb
-    if not isinstance(search, Search):
-        return 2.0
-    steps = search.ascent.steps
-    return 2.0 + ((steps.least + steps.most) / 2 if isinstance(steps, Uniform) else steps.most)
-
-
-@cache
-def _seconds_per_pass(shape: ImageShape) -> float:
-    network = laid_out(shape.build(torch.Generator().manual_seed(0))).eval().requires_grad_(False)
-    side = shape.side if isinstance(shape, LeNetShape) else 32
-    images = torch.rand(16, shape.channels, side, side).requires_grad_()
-
-    def once() -> float:
-        # Of all threads: what one core would take.
-        start = time.process_time()
-        torch.autograd.grad(network(images).logsumexp(-1).sum(), images)
-        return time.process_time() - start
-
-    # The first is slow, and others may be at work on this machine.
-    return min(once() for _ in range(3)) / len(images)
 
 
 class _Ticking:
@@ -315,11 +399,61 @@ class _Ticking:
     def end(self) -> None: ...
 
 
-def _train_and_judge(trial: Trial, judge: Judge, store: Store, tick: Tick) -> None:
-    task, folder = task_of(trial), RunFolder(store.root / "trained" / trial.key)
-    outcome = carry_out(task, folder, [_Ticking(tick)])
+def _train_and_judge(trial: Trial, stops: Sequence[int], judge: Judge, store: Store, tick: Tick) -> None:
+    task, folder, epoch = task_of(trial), _folder(trial, store), stops[-1]
+    last = epoch == _length(trial)
+    for stop in stops[: -1 if last else None]:
+        _keep(task, folder, stop, tick)
+    network = carry_out(task, folder, [_Ticking(tick)]).network if last else _kept(task, folder, epoch)
+    if network is None:
+        return
+    assert isinstance(task.train, Labelled)
+    assert isinstance(task.validation, Labelled)
     assert isinstance(task.test, Labelled)
-    numbers, arrays = judge(outcome.network, task.test)
-    looks = [line for line in outcome.records if "clean" in line]
-    description = {"trial": repr(trial), "judge": repr(judge), "trained": f"trained/{trial.key}"}
-    store.save(key_of(judge, trial), description, {**numbers, "looks": looks}, arrays, {})
+    numbers, arrays = judge(network, Parts(task.train, task.validation, task.test))
+    looks = [line for line in folder.lines() if "clean" in line and line["update"] <= _updates(task, epoch)]
+    description = {"trial": repr(trial), "judge": repr(judge), "epoch": epoch, "trained": f"trained/{trial.key}"}
+    key = key_of(judge, trial) if last else key_of(judge, trial, Epochs(epoch))
+    store.save(key, description, {**numbers, "looks": looks, "hardware": hardware()}, arrays, {})
+
+
+def _keep(task: Task, folder: RunFolder, epoch: int, tick: Tick) -> None:
+    """The weights after that epoch, unless the training is farther already."""
+    if not _weights(folder, epoch).exists():
+        outcome = carry_out(task, folder, [_Ticking(tick)], until=AtEpoch(epoch))
+        if outcome.update == _updates(task, epoch):
+            save_weights(_weights(folder, epoch), outcome.network, {"key": task.key, "update": outcome.update})
+
+
+def _kept(task: Task, folder: RunFolder, epoch: int) -> Network | None:
+    if not _weights(folder, epoch).exists():
+        return None
+    load_weights(_weights(folder, epoch), task.network)
+    return task.network
+
+
+def _weights(folder: RunFolder, epoch: int) -> Path:
+    return folder.path / f"epoch-{epoch}.safetensors"
+
+
+def _updates(task: Task, epoch: int) -> int:
+    return epoch * task.updates_per_epoch
+
+
+def _folder(trial: Trial, store: Store) -> RunFolder:
+    return RunFolder(store.root / "trained" / trial.key)
+
+
+def _description(trial: Trial, store: Store) -> Mapping[str, Any]:
+    return read_description(_folder(trial, store).description)
+
+
+def _epochs_trained(trial: Trial, store: Store) -> float:
+    """By the checkpoint of its folder; 0 if there is none."""
+    lines = _folder(trial, store).lines()
+    return lines[-1]["update"] / updates(trial, 1) if lines else 0.0
+
+
+def _length(trial: Trial) -> int:
+    assert isinstance(trial.plan.length, Epochs)
+    return trial.plan.length.count

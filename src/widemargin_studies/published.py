@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from widemargin.report.verdicts import Estimate, reported
+
+SEEDS, TESTS = 3, 10_000
+"""Over so many seeds, on at most so many test images."""
+
 
 class Printed(NamedTuple):
     mean: float
     spread: float | None = None
+
+    def estimate(self, tests: int = TESTS) -> Estimate:
+        """As a share, with the bounds that ours have."""
+        return reported(self.mean / 100, None if self.spread is None else self.spread / 100, SEEDS, tests)
 
     def __str__(self) -> str:
         return f"{self.mean:.1f}" if self.spread is None else f"{self.mean:.1f} ± {self.spread:.1f}"

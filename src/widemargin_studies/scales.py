@@ -3,7 +3,10 @@
 from widemargin_studies.pixels import Scale
 
 PAPER = Scale("paper", seeds=(0, 1, 2))
-FASHION_SMALL = Scale("small", seeds=(0,), fraction=0.1, epochs=0.1, batch=64, tests=100)
+ONE_SEED = Scale("one seed", seeds=(0,), attacked=1_000, stages=(30, 60, 100))
+"""Fashion-MNIST as published, but for one seed and 1,000 attacked images; its learning rate is constant, so that the
+network of an epoch is that of a shorter training."""
+FASHION_SMALL = Scale("small", seeds=(0,), fraction=0.1, epochs=0.1, batch=64, tests=100, attacked=100)
 CIFAR_SMALL = Scale(
     "small",
     seeds=(0,),
@@ -13,6 +16,7 @@ CIFAR_SMALL = Scale(
     most_steps=4,
     batch=64,
     tests=300,
+    attacked=300,
     standard_attack=False,
 )
 LATENT_SMALL = Scale("small", seeds=(0, 1), epochs=0.15, width=0.125, batch=64, tests=2_000)

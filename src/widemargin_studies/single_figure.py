@@ -14,6 +14,6 @@ def table(study: ImageStudy, store: Store, what: str, name: str, printed: Printi
         paper = printed.get((cell.name, cell.eps))
         ours = told([100 * value for value in study.numbers(cell, store, name)])
         rows.append((cell.label, ours, "not printed" if paper is None else str(paper[0])))
-    n = study.stored(study.cells[0], store)[0].numbers["n"]
+    n = study.tested(study.cells[0], store, "clean")
     note = f"In percent, on {n:,} test images; ours at scale {study.scale.name}."
     return Table(what[0].upper() + what[1:], ("method", "ours", "paper"), tuple(rows), note)

@@ -8,7 +8,7 @@ from functools import partial
 from widemargin.plan import SGD, Triangle
 from widemargin_studies import published
 from widemargin_studies.beside import Group, cells_of, tell
-from widemargin_studies.pixels import CIFAR, SVHN, ImageStudy, Robustness
+from widemargin_studies.pixels import CIFAR, SVHN, ImageStudy
 from widemargin_studies.pixels import Cell as C
 from widemargin_studies.scales import CIFAR_SMALL, PAPER
 
@@ -41,6 +41,5 @@ GROUPS = (
 )
 _tell = partial(tell, GROUPS, "Do UDP methods trade accuracy for robustness better than PGD and TRADES?")
 FULL, SMALL = (
-    ImageStudy(TITLE, scale, cells_of(*GROUPS), Robustness(CIFAR.balls, scale.tests, scale.standard_attack), _tell)
-    for scale in (PAPER, CIFAR_SMALL)
+    ImageStudy(TITLE, scale, cells_of(*GROUPS), scale.robustness(CIFAR.balls), _tell) for scale in (PAPER, CIFAR_SMALL)
 )

@@ -6,7 +6,7 @@ from functools import partial
 
 from widemargin_studies import published
 from widemargin_studies.beside import Group, tell
-from widemargin_studies.pixels import AUGMENTED, Cell, ImageStudy, Robustness
+from widemargin_studies.pixels import AUGMENTED, Cell, ImageStudy
 from widemargin_studies.scales import CIFAR_SMALL, PAPER
 
 TITLE = "Tab. 3: CIFAR-10 with augmentation"
@@ -18,6 +18,5 @@ CELLS = (
 GROUPS = (Group("CIFAR-10, augmented", CELLS, published.TAB3, "robust accuracy", with_clean=True),)
 _tell = partial(tell, GROUPS, "Do UDP methods stay ahead of PGD when images are shifted and mirrored?")
 FULL, SMALL = (
-    ImageStudy(TITLE, scale, CELLS, Robustness(AUGMENTED.balls, scale.tests, scale.standard_attack), _tell)
-    for scale in (PAPER, CIFAR_SMALL)
+    ImageStudy(TITLE, scale, CELLS, scale.robustness(AUGMENTED.balls), _tell) for scale in (PAPER, CIFAR_SMALL)
 )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
 
 from widemargin.conduct.transfer import PLAN, transfer_accuracy
 from widemargin.data.images import ImageSet
-from widemargin.data.labelled import Labelled
+from widemargin.data.labelled import Parts
 from widemargin.report.document import Report, Verdict
 from widemargin.report.store import Store
+from widemargin.report.verdicts import Estimate, greater
 from widemargin.uncertainty.network import Network
 from widemargin_studies import published
 from widemargin_studies.pixels import CIFAR, Cell, ImageStudy, Numbers
@@ -35,26 +35,34 @@ class Transfer:
         # Forward only, and the classifier itself costs little.
         return (self.data.published_rows + self.data.most_tests) / 2
 
-    def __call__(self, network: Network, tests: Labelled) -> Numbers:
-        parts = self.data.draw()
-        found = transfer_accuracy(network, parts.train, parts.test, parts.train.classes, self.seed)
-        return Numbers({"n": len(parts.test), "transfer": found}, {})
+    def __call__(self, network: Network, parts: Parts) -> Numbers:
+        other = self.data.draw()
+        found = transfer_accuracy(network, other.train, other.test, other.train.classes, self.seed)
+        return Numbers({"n": len(other.test), "transfer": found}, {})
+
+
+def _worst_and_best(found: Mapping[Cell, Estimate]) -> tuple[Estimate, Estimate]:
+    """The worst of UDP-PGD and the best of all others."""
+    udp = [own for cell, own in found.items() if cell.name == "UDP-PGD"]
+    others = [own for cell, own in found.items() if cell.name != "UDP-PGD"]
+    return min(udp, key=lambda own: own.value), max(others, key=lambda own: own.value)
 
 
 def _tell(study: ImageStudy, store: Store) -> Report:
-    means = {cell: float(np.mean(study.numbers(cell, store, "transfer"))) for cell in study.cells}
-    udp = [value for cell, value in means.items() if cell.name == "UDP-PGD"]
-    others = [value for cell, value in means.items() if cell.name != "UDP-PGD"]
+    ours = {cell: study.accuracy(cell, store, "transfer") for cell in study.cells}
+    paper = {cell: published.TAB4[cell.name, cell.eps][0].estimate() for cell in study.cells}
+    udp, others = _worst_and_best(ours)
     return Report(
         f"{study.TITLE}, scale {study.scale.name}",
         "Does a network keep more features when its margin is wider?",
-        f"{study.settings} {study.judge}; embeddings standardised, linear classifier with {PLAN}; how the paper trains "
+        f"{study.settings(store)} Embeddings standardised, linear classifier with {PLAN}; how the paper trains "
         "its classifier is not published.",
         (
             Verdict(
                 "UDP-PGD's features transfer better than those of the baseline, PGD and TRADES.",
-                min(udp) > max(others),
-                f"UDP-PGD {100 * min(udp):.1f} to {100 * max(udp):.1f} %, others up to {100 * max(others):.1f} %",
+                greater(udp, others),
+                f"the worse UDP-PGD network {udp.percent}, the best of the others {others.percent}",
+                greater(*_worst_and_best(paper)),
             ),
         ),
         (table(study, store, "transfer accuracy on CIFAR-100", "transfer", published.TAB4),),

@@ -2,9 +2,12 @@
 
 import json
 import math
+import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +19,9 @@ from torch import nn
 from widemargin.conduct import audit as module
 from widemargin.conduct import findings
 from widemargin.conduct.audit import Subject, audit
-from widemargin.conduct.audited import FORMAT, Audit, Question
-from widemargin.conduct.pieces import FIRST, Clock, pieces
+from widemargin.conduct.audited import FORMAT, Audit, Question, Shown
+from widemargin.conduct.clock import Clock
+from widemargin.conduct.pieces import FIRST, Piece, check_saved, pieces
 from widemargin.data.examples import Examples
 from widemargin.data.labelled import Labelled, Origin
 from widemargin.measure import curve, stand_in
@@ -113,9 +117,7 @@ def test_what_was_interrupted_goes_on_without_repeating_or_losing_a_point(
     calls: list[list[int]] = []
     honest = module._asked
 
-    def dying(
-        whom: Subject, question: Question, rows: torch.Tensor, certify: bool, *more: object
-    ) -> dict[str, np.ndarray]:
+    def dying(whom: Subject, question: Question, rows: torch.Tensor, certify: bool, *more: object) -> Piece:
         calls.append(rows.tolist())
         if len(calls) == 3:
             raise KeyboardInterrupt
@@ -133,32 +135,59 @@ def test_what_was_interrupted_goes_on_without_repeating_or_losing_a_point(
     assert summaries[0] == summaries[1]
 
 
-def test_a_budget_ends_it_and_says_so(tmp_path: Path) -> None:
-    found = asked(tmp_path, budget=0.0)
+def partly(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
+    """Ended by a budget after the first few points."""
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "pieces", lambda *given: islice(pieces(*given), 1))
+        return asked(folder, budget=1e6)
+
+
+def test_a_budget_ends_it_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = partly(tmp_path, monkeypatch)
     assert (found.n, found.asked) == (FIRST, 24)
     assert f"the {FIRST} of 24 points for which there was time" in page(found).summary
     assert "No transfer from a stand-in: the time was up." in page(found).settings
     assert module.TRANSFER not in found.attacks
 
 
-def test_what_was_saved_in_a_budget_is_kept_by_any_other_chunks(
-    whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked(tmp_path, budget=0.0)
-    honest, calls = module._asked, list[list[int]]()
+def test_a_budget_for_not_even_one_point_says_what_it_should_be(tmp_path: Path) -> None:
+    found = asked(tmp_path, budget=0.0)
+    assert not list(tmp_path.rglob("0*.safetensors"))
+    first, *_ = page(found).summary.split(": ")
+    assert first.startswith("A budget of 0s is too short to attack a single point of this network, which may take ")
+    assert found.too_short.endswith("s.")
+    assert found.attacks == ()
+    assert found.summary()["robust"] == []
+    assert {"modes"} == {one.name for one in found.findings}
+    assert asked(tmp_path).n == 24, "and without a budget it goes on"
 
-    def counted(
-        whom: Subject, question: Question, rows: torch.Tensor, certify: bool, *more: object
-    ) -> dict[str, np.ndarray]:
-        calls.append(rows.tolist())
-        return honest(whom, question, rows, certify, *more)
 
-    monkeypatch.setattr(module, "_asked", counted)
-    again = audit(subject(), Question(QUESTION.balls, points=24, seed=3, chunk=20), tmp_path)
-    assert again is not None
-    assert [len(rows) for rows in calls] == [20 - FIRST, 4]
-    assert np.array_equal(again.points["row"], whole.points["row"]), "in the order of the question"
-    assert np.allclose(again.points["margin"], whole.points["margin"])
+class Slow(nn.Module):
+    """Every pass takes a second of a clock that only it moves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(5, 4)
+        self.now = 0.0
+
+    def forward(self, points: torch.Tensor) -> torch.Tensor:
+        self.now += 1.0
+        return self.linear(points)
+
+
+@pytest.mark.parametrize("budget", [60.0, 600.0])
+def test_a_budget_is_kept_within_a_quarter(budget: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "all_findings", all_findings)
+    slow = Slow()
+    monkeypatch.setattr(module.time, "monotonic", lambda: slow.now)
+    whom = Subject(Single(at_input(slow)), "slow", "slow", subject().examples, "points")
+    calls = [audit(whom, Question(QUESTION.balls, 24, 3), tmp_path, budget) for _ in range(2)]
+    assert all(one is not None for one in calls)
+    assert slow.now <= 2 * 1.25 * budget
+    last = calls[1]
+    assert last is not None
+    assert (last.n > 1 and not last.too_short) or "give one of at least" in page(last).summary.split(". ")[0]
+    assert 0.9 * slow.now <= last.seconds <= slow.now, "the time that passed, of both"
 
 
 def test_a_budget_is_filled_with_as_many_points_as_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,14 +198,15 @@ def test_a_budget_is_filled_with_as_many_points_as_it_holds(tmp_path: Path, monk
     def taken(budget: float | None, seconds: float) -> list[int]:
         nonlocal now
         clock, sizes = Clock(budget, now), list[int]()
-        for piece in pieces(rows.split(50), tmp_path, clock):
+        for piece in pieces(rows.split(50), tmp_path, clock, 0.9 * seconds):
             sizes.append(len(piece))
             now += seconds * len(piece)
         return sizes
 
     assert taken(None, 1.0) == [50, 50]
-    assert taken(0.0, 1.0) == [4]
+    assert taken(0.0, 1.0) == [1], "which the clock will end"
     assert taken(20.0, 1.0) == [4, 8, 8]
+    assert taken(22.0, 1.0) == [4, 8, 10]
     assert taken(1_000.0, 1.0) == [4, 8, 16, 22, 50]
 
 
@@ -185,19 +215,21 @@ def test_a_budget_ends_the_diagnoses_and_they_are_made_whole_later(
 ) -> None:
     monkeypatch.setattr(findings, "all_findings", all_findings)
     question = Question(QUESTION.balls[:1], points=4, seed=3)
-    short = audit(subject(), question, tmp_path, budget=0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "SHARE_OF_FINDINGS", 0.0)
+        short = audit(subject(), question, tmp_path, budget=1e6)
     assert short is not None
     names = [finding.name for finding in short.findings]
     assert names[:4] == ["inputs in box", "modes", "probabilities", "randomness"]
-    assert short.left_out == (*findings.DIAGNOSES[4:5], *findings.DIAGNOSES[6:], "transfer"), "with one radius"
+    assert short.left_out == (*findings.MADE[4:5], *findings.MADE[6:]), "with one radius"
     assert short.summary()["findings_left_out"] == list(short.left_out)
     told = page(short)
-    assert "None of the 5 diagnoses, of 12, for which there was time gives a reason" in told.summary
+    assert "None of the 6 diagnoses, of 12, for which there was time gives a reason" in told.summary
     assert told.verdicts[0].evidence.startswith("the time was up; nothing is known of: gradients, loss surface")
     printed = StringIO()
     told.print(Console(file=printed, width=200))
     for text in (told.html(), printed.getvalue()):
-        assert "only 5 of 12 diagnoses were made" in text
+        assert "only 6 of 12 diagnoses were made" in text
     later = audit(subject(), question, tmp_path)
     assert later is not None
     names = [finding.name for finding in later.findings]
@@ -219,7 +251,7 @@ def test_a_budget_ends_a_diagnosis_that_has_begun(tmp_path: Path, monkeypatch: p
         return 1.0
 
     monkeypatch.setattr(findings, "robust_accuracy", tedious)
-    _, left_out = findings.diagnosed(whom, QUESTION, tmp_path, Clock(10.0, 0.0), 0.3)
+    left_out = findings.diagnosed(whom, QUESTION, tmp_path, Clock(10.0, 0.0), 0.3).left_out
     assert now == 3.0
     assert "rising" in left_out
 
@@ -227,7 +259,7 @@ def test_a_budget_ends_a_diagnosis_that_has_begun(tmp_path: Path, monkeypatch: p
 def test_every_diagnosis_has_its_name() -> None:
     whom = subject()
     made = all_findings(whom.network, whom.examples, Linf(0.1, OPEN), [(0.1, 1.0, 60), (0.2, 1.0, 60)])
-    assert tuple(finding.name for finding in made) == findings.DIAGNOSES
+    assert tuple(finding.name for finding in made) == findings.MADE
 
 
 def test_one_can_see_that_it_goes_on(whole: Audit, tmp_path: Path) -> None:
@@ -309,14 +341,14 @@ def test_a_row_gets_the_same_record_in_every_selection(tmp_path: Path) -> None:
     order = torch.arange(60).flip(0)
     turned = Subject(stairs().network, "stairs", "stairs", stairs().examples.take(order), "points")
     rows = 59 - torch.from_numpy(fewer.points["row"])
-    other = module._asked(turned, Question(balls, seed=3), rows, certify=False)
+    other = module._asked(turned, Question(balls, seed=3), rows, certify=False).points
     assert np.array_equal(other["label"], fewer.points["label"])
     assert not np.array_equal(other["margin"], fewer.points["margin"])
 
 
 def test_a_transfer_that_refutes_a_certificate_is_an_error() -> None:
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
-    moved = {"distance": np.array([0.05, np.inf]), "agreement": np.ones(1), "kind": np.frombuffer(b"MLP", np.uint8)}
+    moved = findings.Moved(np.array([0.05, np.inf]), "MLP", 1.0)
     question = Question((Linf(0.1),))
     findings.with_stand_in({**points, "row": np.arange(2), "certified": np.array([np.nan, 0.1])}, moved, question, 0)
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
@@ -510,7 +542,7 @@ def test_proofs_that_take_too_long_are_left_out(tmp_path: Path, monkeypatch: pyt
 
 
 def test_whether_points_are_certified_is_decided_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked(tmp_path, budget=0.0)
+    partly(tmp_path, monkeypatch)
     monkeypatch.setattr(module, "LONGEST_PROOF", 0.0)
     again = asked(tmp_path)
     assert again.n == 24
@@ -518,9 +550,136 @@ def test_whether_points_are_certified_is_decided_once(tmp_path: Path, monkeypatc
     assert again.notes == ()
 
 
-@pytest.mark.parametrize("wrong", [{"balls": ()}, {"points": 0}, {"chunk": 0}])
+class NoWayBack(torch.autograd.Function):
+    @staticmethod
+    def forward(context: object, points: torch.Tensor) -> torch.Tensor:
+        return points.clone()
+
+    @staticmethod
+    def backward(context: object, *gradients: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("no way\nback")
+
+
+def test_attacks_and_diagnoses_that_fail_are_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "all_findings", all_findings)
+
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = next(one for one in subject().network.modules() if isinstance(one, nn.Linear))
+
+        def forward(self, points: torch.Tensor) -> torch.Tensor:
+            return self.linear(NoWayBack.apply(points))
+
+    odd = Subject(Single(at_input(Odd())), "odd", "odd", subject().examples, "points")
+    found = audit(odd, Question(QUESTION.balls, points=6, seed=3), tmp_path)
+    assert found is not None
+    told = {one.name: one for one in found.findings if "RuntimeError: no way back" in one.evidence}
+    assert {"apgd-ce", "apgd-t (3 targets)", "FMN-T", "gradients", "rising", "more steps"} <= set(told)
+    assert told["apgd-ce"].evidence.startswith("it failed, so it is left out of robust accuracy: ")
+    assert "square" not in told
+    assert found.failed == ("apgd-ce", "apgd-t (3 targets)")
+    assert "square" in found.led
+    assert "AutoAttack without apgd-ce, apgd-t (3 targets) moves" in page(found).summary
+    assert "apgd-ce" not in found.summary()["robust"][0]["attacks"]
+    assert sum(found.broken_by["square"]) > 0, "what needs no gradient breaks some"
+
+
+def test_a_network_that_fails_for_good_is_one_sentence_and_nothing_done_is_lost(
+    whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whom, honest, calls = subject(), module._measured, 0
+
+    def broken(*given: object) -> dict[str, np.ndarray]:
+        nonlocal calls
+        calls += 1
+        if calls > 2:
+            linear = next(one for one in whom.network.modules() if isinstance(one, nn.Linear))
+            linear.weight = nn.Parameter(torch.zeros(4, 7))
+        return honest(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_measured", broken)
+        with pytest.raises(ValueError, match="the network must answer wherever it is asked, but failed") as told:
+            audit(whom, QUESTION, tmp_path)
+    assert "\n" not in str(told.value)
+    assert len(list(tmp_path.rglob("0*.safetensors"))) == 2
+    assert np.array_equal(asked(tmp_path).points["margin"], whole.points["margin"])
+
+
+@pytest.mark.parametrize("wrong", ["fails", "is refuted"])
+def test_certificates_that_do_not_hold_are_a_finding(
+    wrong: str, whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def proof(network: Network, examples: Examples, ball: Ball, tick: object = None) -> torch.Tensor:
+        if wrong == "fails":
+            raise IndexError("no such layer")
+        return torch.full((len(examples),), ball.radius, dtype=torch.float64)
+
+    monkeypatch.setattr(module, "certified_radius", proof)
+    found = asked(tmp_path)
+    (finding,) = (one for one in found.findings if one.name == "certificates")
+    assert ("IndexError: no such layer" if wrong == "fails" else "does not hold") in finding.evidence
+    assert found.certified is None
+    assert [one.count for one in found.robust] == [one.count for one in whole.robust]
+
+
+def test_a_stand_in_that_fails_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise IndexError("too few points")
+
+    monkeypatch.setattr(module, "stand_in", failing)
+    found = asked(tmp_path)
+    (finding,) = (one for one in found.findings if one.name == "transfer")
+    assert "IndexError: too few points" in finding.evidence
+    assert module.TRANSFER not in found.attacks
+
+
+def test_a_chunk_holds_the_rows_it_must(whole: Audit, tmp_path: Path) -> None:
+    """One of another question, one by another name, and one flipped bit."""
+    asked(tmp_path)
+    place = tmp_path / subject().key(QUESTION)
+    chunk = sorted(place.glob("0*.safetensors"))[0]
+    good = chunk.read_bytes()
+    other = place.with_name("other")
+    shutil.copytree(place, other)
+    with pytest.raises(ValueError, match="holds points of another audit: delete it, and the same command"):
+        check_saved(other, QUESTION, 60)
+    for damage, word in (
+        (lambda: chunk.rename(place / "000999.safetensors"), "another audit"),
+        (lambda: chunk.write_bytes(good[:-3] + bytes([good[-3] ^ 4]) + good[-2:]), "its checksum differs"),
+    ):
+        damage()
+        with pytest.raises(ValueError, match=f"{word}.*: delete it, and the same command measures"):
+            asked(tmp_path)
+        (place / "000999.safetensors").unlink(missing_ok=True)
+        chunk.unlink(missing_ok=True)
+        again = asked(tmp_path)
+        assert again.n == 24
+        assert np.array_equal(again.points["margin"], whole.points["margin"])
+
+
+def test_the_page_shows_proofs_as_far_as_they_were_looked_for(whole: Audit) -> None:
+    easy = replace(whole, points={**whole.points, "certified": np.full(24, QUESTION.balls[-1].radius)})
+    figure = next(picture.figure for picture in page(easy).pictures if picture.name == "robustness")
+    (proven,) = (line for line in figure.axes[0].lines if line.get_label() == "proven")
+    assert set(proven.get_ydata()) == {100.0}
+    without = replace(whole, points={**whole.points, "certified": np.full(24, np.nan)})
+    columns = [table.columns for table in page(without).tables if table.title == "Accuracy"]
+    assert columns == [("points moved within", "right", "95 % interval")]
+    assert len(next(table for table in page(easy).tables if table.title == "Accuracy").columns) == 4
+
+
+def test_a_class_may_be_called_anything(whole: Audit) -> None:
+    image, zero = np.zeros((1, 1, 4, 4)), np.zeros(1, dtype=int)
+    shown = Shown(image, image, zero, zero, np.ones(1))
+    text = page(replace(whole, classes=(r"$\foo{$<b>", "b", "c", "d"), shown=shown)).html()
+    assert "<b>" not in text
+
+
+@pytest.mark.parametrize("wrong", [{"balls": ()}, {"points": 0}, {"chunk": 0}, {"seed": 2**70}])
 def test_a_question_must_ask_something(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="an audit needs at least 1"):
+    with pytest.raises(ValueError, match=r"an audit needs at least 1|the seed must be .* got 1180591620717411303424"):
         Question(**{"balls": QUESTION.balls, **wrong})  # type: ignore[arg-type]
 
 

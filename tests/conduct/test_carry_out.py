@@ -1,10 +1,12 @@
 import json
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from filelock import FileLock
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from widemargin import (
@@ -19,6 +21,7 @@ from widemargin import (
     Ensemble,
     Epochs,
     ImageSet,
+    LastWeights,
     LeNetShape,
     Linf,
     MCDropout,
@@ -45,8 +48,10 @@ from widemargin.conduct.carry_out import Pace, carry_out
 from widemargin.conduct.export import write_network
 from widemargin.conduct.folder import Line, RunFolder
 from widemargin.conduct.own_network import OwnNetwork
+from widemargin.conduct.stop import AtEpoch, AtUpdate, Stopped
 from widemargin.conduct.task import task_of
 from widemargin.files import read_tensors as read
+from widemargin.plan import Average
 
 DIGITS = ImageSet("digits", fraction=0.2)
 PLAN = Plan(Epochs(4), Adam(0.003), batch=32)
@@ -82,19 +87,20 @@ def test_a_run_leaves_all_that_it_promises(tmp_path: Path) -> None:
     looking, folder = Looking(), RunFolder(tmp_path / "new" / "run")
     outcome = carry_out(task_of(TRIAL), folder, [looking])
     losses, validations = ([line for line in folder.lines() if key in line] for key in ("loss", "clean"))
-    assert [line["update"] for line in losses] == list(range(1, 33))
-    assert [(line["update"], line["epoch"]) for line in validations] == [(16, 2), (32, 4)]
+    assert [line["update"] for line in losses] == list(range(1, 37))
+    assert [(line["update"], line["epoch"]) for line in validations] == [(18, 2), (36, 4)]
     assert all(0 <= line["robust"] <= line["clean"] <= 1 for line in validations)
     assert outcome.records == folder.lines()
-    assert outcome.figures == json.loads(folder.figures.read_text())
+    assert outcome.figures == folder.read_figures()
     best = max(validations, key=lambda line: line["robust"])
     assert read(folder.best)[1] == {"key": TRIAL.key, **best}
-    assert read(folder.last)[1]["update"] == 32
+    assert read(folder.last)[1]["update"] == 36
     assert accuracy(outcome.best, DIGITS.draw().validation) == best["clean"]
-    assert looking.seen == [(0, 32), *range(1, 17), 2, *range(17, 33), 4, "end"]
+    assert looking.seen == [(0, 36), *range(1, 18), 2, *range(18, 36), 4, 36, "end"]
+    assert (outcome.update, outcome.finished) == (36, True)
     before = {path.name: path.read_bytes() for path in folder.path.iterdir()}
     again = carry_out(task_of(TRIAL), folder, [watcher := Looking()])
-    assert watcher.seen == [(32, 32), "end"]
+    assert watcher.seen == [(36, 36), "end"]
     assert same(again.network, outcome.network)
     assert {path.name: path.read_bytes() for path in folder.path.iterdir()} == before
 
@@ -137,9 +143,79 @@ def test_a_folder_is_for_one_run(tmp_path: Path) -> None:
     task = task_of(trial)
     with pytest.raises(ValueError, match="the data must be as it was when the run"):
         carry_out(replace(task, description={**task.description, "data": {"rows": 3}}), folder)
-    folder.records.write_bytes(b"")
-    with pytest.raises(ValueError, match=r"records.jsonl must have at least \d+ bytes, got 0: it was changed"):
-        carry_out(task, folder)
+
+
+def files(folder: RunFolder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.path.iterdir()}
+
+
+@pytest.mark.parametrize("average", [LastWeights(), SWA(0.2)], ids=repr)
+def test_stops_are_exact_parts_of_one_run(average: Average, tmp_path: Path) -> None:
+    trial = replace(TRIAL, plan=replace(PLAN, average=average))
+    whole, staged = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "staged")
+    undisturbed = carry_out(task_of(trial), whole)
+    for until, update in ((AtUpdate(5), 5), (AtEpoch(1), 9), (AtEpoch(1), 9), (AtEpoch(2), 18)):
+        outcome = carry_out(task_of(trial), staged, until=until)
+        assert (outcome.update, outcome.finished, outcome.figures) == (update, False, {})
+        assert outcome.records == undisturbed.records[: len(outcome.records)]
+        assert same(outcome.network, carry_out(task_of(trial), until=until).network)
+    assert accuracy(outcome.best, DIGITS.draw().validation) == outcome.records[-1]["clean"]
+    assert carry_out(task_of(trial), staged, until=AtEpoch(100)).finished
+    assert files(staged) == files(whole)
+
+
+class Leaving(Looking):
+    def updated(self, record: Record) -> None:
+        super().updated(record)
+        if record.update == 18:
+            raise Stopped
+
+
+def test_who_watches_may_leave_and_all_is_saved(tmp_path: Path) -> None:
+    whole, left = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "left")
+    with pytest.raises(Stopped):
+        carry_out(task_of(TRIAL), left, [leaving := Leaving()])
+    assert leaving.seen[-2:] == [18, "end"]
+    assert read(left.checkpoint)[1]["update"] == 18
+    carry_out(task_of(TRIAL), left)
+    carry_out(task_of(TRIAL), whole)
+    assert files(left) == files(whole)
+
+
+def as_before_checksums(folder: RunFolder) -> None:
+    """As files were written before they had checksums, and before a checkpoint remembered the records."""
+    folder.description.write_text(folder.description.read_text().partition("\n")[2])
+    figures = folder.read_figures()
+    if figures is not None:
+        folder.figures.write_text(json.dumps(figures, indent=1) + "\n")
+    for path in (folder.checkpoint, folder.best, folder.last):
+        tensors, note = read(path)
+        if "more" in note:
+            note["more"] = {name: note["more"][name] for name in ("best", "records")}
+        kept = {name: value for name, value in tensors.items() if not name.startswith("more/")}
+        total = 0
+        for name in sorted(kept):
+            total = zlib.crc32(kept[name].flatten().view(torch.uint8).numpy().data, zlib.crc32(name.encode(), total))
+        save_file(kept, path, {"widemargin": json.dumps({**note, "checksum": total})})
+
+
+def test_a_run_from_before_there_were_checksums_goes_on(tmp_path: Path) -> None:
+    whole, old = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "old")
+    carry_out(task_of(TRIAL), whole)
+    carry_out(task_of(TRIAL), old, until=AtUpdate(20))
+    as_before_checksums(old)
+    assert old.lines()[-1]["update"] == 20
+    carry_out(task_of(TRIAL), old)
+    new = files(whole)
+    new[old.description.name] = new[old.description.name].partition(b"\n")[2]
+    assert files(old) == new
+    as_before_checksums(whole)
+    before = files(whole)
+    carry_out(task_of(TRIAL), whole)
+    assert files(whole) == before
+    whole.records.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"records.jsonl must have at least \d+ bytes, got 0: delete checkpoint"):
+        carry_out(task_of(TRIAL), whole)
 
 
 def test_divergence_keeps_the_last_checkpoint(tmp_path: Path) -> None:

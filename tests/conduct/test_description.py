@@ -130,6 +130,11 @@ def test_a_name_that_is_taken_by_ones_own_is_not_mistaken() -> None:
         ("run: {Objective: 7}", "an Objective must be a list of weights and names"),
         ("run: {Objective: []}", "an Objective must have at least one term"),
         ("run: {a: 1, b: 2}", "a part must be one name with its fields, got a, b"),
+        ("a: &a [x, x]\nb: [*a, *a]\n", "run.yaml must be the YAML file of a run, got an alias, which no run needs"),
+        ("run: &a {Trial: *a}", "an alias, which no run needs"),
+        ("run: " + "[" * 100_000, "lists and mappings more than 64 deep"),
+        ("run: 2020-99-99", "must be the YAML file of a run, got month must be in 1..12"),
+        ("run: {Objective: [[1.0, [a]]]}", r"\['a'\] is no term of an objective"),
         ("fitted: {}", "is of a network or data that Python made"),
     ],
 )

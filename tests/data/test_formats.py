@@ -1,7 +1,9 @@
 """The official formats are read as they are, and nothing in a file is executed."""
 
 import gzip
+import io
 import pickle
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,7 +64,7 @@ def test_gzip_cut_off(tmp_path: Path, kept: int) -> None:
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"must be readable, got .*: see to its permissions"):
+    with pytest.raises(ValueError, match=r"must be a file, got a folder"):
         File.read(tmp_path)
 
 
@@ -149,6 +151,39 @@ def test_svhn_of_another_kind(tmp_path: Path) -> None:
     savemat(tmp_path / "x.mat", {"X": np.zeros((2, 2)), "y": np.zeros((2, 1))})
     with pytest.raises(ValueError, match="X of bytes with 4 axes"):
         svhn(File.read(tmp_path / "x.mat"))
+
+
+def test_what_unzips_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scipy.io import savemat
+
+    monkeypatch.setattr("widemargin.data.formats.MOST_UNPACKED", 100_000)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"\0" * 200_000))
+    with pytest.raises(ValueError, match=r"bomb\.gz must hold at most 100,000 bytes once unzipped, got more"):
+        File.read(path)
+    packed = io.BytesIO()
+    savemat(packed, {"X": np.zeros((32, 32, 3, 50), np.uint8), "y": np.ones((50, 1))}, do_compression=True)
+    with pytest.raises(ValueError, match="more than 100,000 bytes once unzipped"):
+        svhn(_file(packed.getvalue()))
+
+
+@pytest.mark.parametrize("content", [b"\x80\x02}r\xff\xff\xff\xff.", b"\x80\x04\x8e\0\0\0\0\0\1\0\0."])
+def test_a_claim_of_a_pickle_takes_no_memory(content: bytes) -> None:
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="must hold a CIFAR batch"):
+        cifar10(_file(content))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1e6
+
+
+def test_shared_lists_are_no_labels() -> None:
+    labels: list[object] = [0, 1]
+    for _ in range(40):
+        labels = [labels, labels]
+    content = pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": labels}, protocol=4)
+    with pytest.raises(ValueError, match="labels that are no list of whole numbers"):
+        cifar10(_file(content))
 
 
 def _file(content: bytes) -> File:

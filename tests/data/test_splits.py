@@ -102,7 +102,7 @@ def test_shares_that_leave_a_part_empty_are_refused(validation: float, test: flo
 
 
 def test_shares_of_too_few_examples_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"validation 0\.01 of 20 examples is none"):
+    with pytest.raises(ValueError, match=r"validation part must have at least one example, got 0\.01 of 20"):
         shared_parts(_numbers(20), 0.01, 0.5, seed=1)
 
 

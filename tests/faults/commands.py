@@ -28,7 +28,7 @@ def processes() -> ForkServerContext:
 
 def started(folder: Path, words: str, dies: tuple[int, Where] | None = None) -> ForkServerProcess:
     """`widemargin WORDS` in the folder.  What it says goes to said.txt, how many writes it made to writes.txt."""
-    process = processes().Process(target=_run, args=(folder, words.split(), dies))
+    process = processes().Process(target=run, args=(folder, words.split(), dies))
     process.start()
     return process
 
@@ -47,7 +47,7 @@ def writes(folder: Path) -> int:
     return int((folder / "writes.txt").read_text())
 
 
-def _run(folder: Path, words: list[str], dies: tuple[int, Where] | None) -> None:
+def run(folder: Path, words: list[str], dies: tuple[int, Where] | None) -> None:
     import torch
 
     from widemargin.cli import main

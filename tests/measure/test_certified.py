@@ -281,6 +281,17 @@ def test_windows_of_an_image_give_the_bounds_of_the_whole(norm: type, monkeypatc
         assert torch.allclose(one.high, other.high, rtol=0, atol=1e-12)
 
 
+def test_a_linear_layer_may_see_rows_of_an_image() -> None:
+    with Rng.seeded(1).as_global():
+        network = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(24, 3)).double()
+        points = torch.rand(4, 2, 4, 4, dtype=torch.float64)
+    cloud = Cloud(points, network(points).argmax(1))
+    for norm in NORMS:
+        radius = certified_radius(network, cloud, norm(1.0))
+        assert (radius > 0).all()
+        assert (radius <= nearest_wrong(network, cloud, norm(1.0), 0)).all()
+
+
 def test_monotone_in_the_radius() -> None:
     for name in ("mlp", "residual", "norms"):
         network, cloud = drawn(name, 0)

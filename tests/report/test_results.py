@@ -1,7 +1,9 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from widemargin.files import read_json, write_json
 from widemargin.report.document import Remark, Report
 from widemargin.report.results import keep, page, section
 from widemargin.report.tables import Table
@@ -21,11 +23,29 @@ def test_a_kept_result_says_what_the_report_said(tmp_path: Path) -> None:
     assert text.startswith("## A study (`some`)\n\nDoes it?\n\n- **held**: It does.  \n  1 of 1\n\n")
     assert REPORT.tables[0].markdown() in text
     assert "`widemargin study run some`" in text
-    (tmp_path / "some.md").write_text("One seed only.\n")
-    assert "Seed 0.\n\nOne seed only.\n\n`widemargin" in section("some", tmp_path)
+    assert "Seed 0.\n\n`widemargin" in text
     whole = page("# All\n", ["some", "some"], tmp_path)
-    assert whole.startswith("# All\n\n## A study")
+    assert whole.startswith("# All\n\n**Claims**\n\n| study | held | not held | undecided |\n")
+    assert "| `some` | 1 | 0 | 0 |" in whole
     assert whole.count("## A study") == 2
+    assert page("# All\n", ["some", "other", "third"], tmp_path).endswith("No results are kept of `other`, `third`.\n")
+
+
+def test_facts_are_kept_and_hardware_is_that_of_the_run(tmp_path: Path) -> None:
+    keep(replace(REPORT, facts={"hardware": "an abacus", "seeds": [0], "n": 100}), "some", tmp_path)
+    content = read_json(tmp_path / "some.json")
+    assert content["hardware"] == "an abacus"
+    assert content["facts"] == {"seeds": [0], "n": 100}
+    assert content["commands"] == ["widemargin study run some", "widemargin study report some"]
+    assert "an abacus" in section("some", tmp_path)
+
+
+def test_old_results_are_not_counted(tmp_path: Path) -> None:
+    path = keep(REPORT, "old", tmp_path)
+    write_json(path, {name: value for name, value in read_json(path).items() if name != "facts"})
+    whole = page("# All\n", ["old"], tmp_path)
+    assert "| `old` | - | - | - |" in whole
+    assert "to be run again" in whole
 
 
 def test_what_is_missing_or_was_changed_is_not_told(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
+import errno
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -7,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from widemargin.report.store import Store
 
@@ -41,6 +44,43 @@ def test_a_missing_or_damaged_result_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "key" / "arrays.safetensors").write_bytes(b"cut short")
     with pytest.raises(ValueError, match=r"is damaged .*: delete it and run the study again"):
         store.load("key")
+
+
+def test_no_number_can_change_unseen(tmp_path: Path) -> None:
+    store, chance = Store(tmp_path), random.Random(0)
+    store.save("key", {}, {"errors": 2, "worst": float("nan")}, ARRAYS, {})
+    for name in ("numbers.json", "arrays.safetensors"):
+        path = tmp_path / "key" / name
+        whole = path.read_bytes()
+        for _ in range(60):
+            place = chance.randrange(len(whole))
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << chance.randrange(8))]) + whole[place + 1 :])
+            try:
+                found = store.load("key")
+            except ValueError:
+                continue
+            assert found.numbers["errors"] == 2
+            assert all((found.arrays[name] == array).all() for name, array in ARRAYS.items())
+        path.write_bytes(whole)
+
+
+def test_results_from_before_there_were_checksums_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "key").mkdir()
+    (tmp_path / "key" / "numbers.json").write_text('{"errors": 2}\n')
+    save_file(ARRAYS, tmp_path / "key" / "arrays.safetensors")
+    found = Store(tmp_path).load("key")
+    assert found.numbers == {"errors": 2}
+    assert all((found.arrays[name] == array).all() for name, array in ARRAYS.items())
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ValueError, match=r"cannot be written \(No space left on device\): make room"):
+        Store(tmp_path).save("key", {}, {"errors": 2}, ARRAYS, {})
+    assert not list(tmp_path.iterdir())
 
 
 SAVE_FOR_EVER = """

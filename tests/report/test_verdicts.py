@@ -15,7 +15,11 @@ from widemargin.report.verdicts import (
     mean_of,
     mean_of_two,
     most_of,
+    reported,
+    scaled,
+    smaller,
     student,
+    trade_off,
 )
 
 
@@ -47,6 +51,29 @@ def test_the_mean_of_two_is_surer_than_each() -> None:
     assert found.value == pytest.approx(0.6)
     assert found.high - found.value == pytest.approx(math.hypot(0.1, 0.1) / 2)
     assert found.value - found.low == pytest.approx(math.hypot(0.1, 0.1) / 2)
+
+
+def test_a_trade_off_has_the_wider_bounds_of_points_and_seeds() -> None:
+    alone = trade_off([0.8], [0.4], 100, 100)
+    assert alone == mean_of_two(accuracy_of([0.8], 100), accuracy_of([0.4], 100))
+    # What one loses the other gains: seeds agree on the mean.
+    same = trade_off([0.8, 0.6], [0.4, 0.6], 100, 100)
+    assert (same.value, same.high) == pytest.approx((0.6, trade_off([0.7], [0.5], 100, 100).high))
+    assert trade_off([0.8, 0.6], [0.4, 0.3], 100, 100).low < 0.1
+
+
+def test_what_others_print_has_the_same_bounds() -> None:
+    assert reported(0.6, None, 3, 100) == accuracy_of([0.6], 100)
+    shares = [0.5, 0.6, 0.7]
+    found, wanted = reported(0.6, 0.1, 3, 10_000), accuracy_of(shares, 10_000)
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+
+
+def test_scaled_and_smaller() -> None:
+    one = scaled(Estimate(0.4, 0.2, 0.6), 0.5)
+    assert one == Estimate(0.2, 0.1, 0.3)
+    assert (smaller(one, 0.4), smaller(one, 0.25), smaller(one, 0.05)) == ("held", "undecided", "not held")
+    assert one.percent == "20.0 [10.0, 30.0] %"
 
 
 def test_a_difference_has_newcombes_bounds() -> None:

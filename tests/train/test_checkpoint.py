@@ -1,4 +1,5 @@
 import json
+import random
 from itertools import islice
 from pathlib import Path
 
@@ -110,8 +111,32 @@ def test_what_is_no_whole_file_of_this_run_is_one_sentence(tmp_path: Path) -> No
     write(path, {}, {"key": "key"})
     refused(path.read_bytes(), "does not fit this training")
     path.unlink()
-    with pytest.raises(ValueError, match="must be a file of weights, got none there"):
+    with pytest.raises(ValueError, match="a is missing"):
         read(path)
+
+
+def test_no_bit_of_a_checkpoint_can_change_unseen(tmp_path: Path) -> None:
+    plan, path = Plan(Updates(10), Adam(0.01)), tmp_path / "a"
+    save_training(path, begun(plan, 2), "key", {"best": 0.1, "losses": torch.tensor([0.5, 0.25])})
+    whole = path.read_bytes()
+    # All of the head, where the update, the key and the dtypes are, and some of the values.
+    head = int.from_bytes(whole[:8], "little") + 8
+    chance = random.Random(0)
+    for place in [
+        *chance.sample(range(head), 120),
+        whole.index(b"update"),
+        *chance.sample(range(head, len(whole)), 20),
+    ]:
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << chance.randrange(8)
+        path.write_bytes(flipped)
+        training = Training.begin(fresh(), plan)
+        try:
+            more = load_training(path, training, "key")
+        except ValueError:
+            assert training.update == 0
+        else:
+            assert (training.update, more["best"], more["losses"].tolist()) == (2, 0.1, [0.5, 0.25])
 
 
 def test_weights_are_kept_with_a_note(tmp_path: Path) -> None:

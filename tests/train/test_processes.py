@@ -4,6 +4,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -187,6 +188,20 @@ def test_a_killed_worker_is_started_again_and_goes_on(tmp_path: Path) -> None:
     undisturbed = begun(tmp_path / "b", 2, epochs=30)
     undisturbed.communicate(timeout=300)
     assert losses(tmp_path / "a") == pytest.approx(losses(tmp_path / "b"), rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_all_at_the_same_update_and_saves_it(sent: signal.Signals, tmp_path: Path) -> None:
+    launcher = begun(tmp_path / "a", 2, epochs=3000)
+    children = once_saved(launcher, tmp_path / "a")
+    for process in (launcher.pid, *children) if sent == signal.SIGINT else (launcher.pid,):
+        # A terminal sends Ctrl-C to all of them.
+        os.kill(process, sent)
+    said, _ = launcher.communicate(timeout=120)
+    stops = re.findall(r"stopped at update (\d+) of", said)
+    assert len(set(stops)) == 1, said
+    assert read(tmp_path / "a" / "checkpoint.safetensors")[1]["update"] == int(stops[0])
 
 
 @pytest.mark.slow

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import rich.console
 import rich.table
+import torch
 import tyro
+from rich.text import Text
 from tyro.conf import Positional, arg, subcommand
 
 from widemargin import __version__
 from widemargin.cli.audit import Audit
 from widemargin.cli.calibrate import Calibrate
 from widemargin.cli.compare import Compare
+from widemargin.cli.display import say
+from widemargin.cli.engine import EngineName, workers_of
 from widemargin.cli.kept import Export, Resume, Runs
+from widemargin.cli.stopping import Asked, StopAfter, listening
+from widemargin.cli.sweep import Sweep
 from widemargin.cli.train import Train
+from widemargin.cli.zoo import Zoo
+from widemargin.conduct.stop import Stopped
 from widemargin.report import study
 from widemargin.report.document import Report
 from widemargin.report.results import keep
@@ -41,7 +50,11 @@ class Demo:
     """How many processes train side by side."""
 
     def __call__(self, console: rich.console.Console) -> None:
-        _run_and_report("demo", self.out, self.out / "runs", self.workers, console)
+        found, store = study.load("demo"), Store(self.out / "runs")
+        with listening(None) as wish:
+            again = f"widemargin demo --out {shlex.quote(str(self.out))}"
+            _work("demo", store, Workers(console, self.workers, wish), wish, again)
+        _report(found, store, self.out, console)
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ class StudyList:
             try:
                 left = study.left(found, Store(self.runs))
             except ValueError as error:
-                table.add_row(name, found.TITLE, "", str(error))
+                table.add_row(name, found.TITLE, "", Text(str(error)))
             else:
                 done = f"{left.of - left.pieces} of {left.of}"
                 table.add_row(name, found.TITLE, done, _about(left.core_minutes) if left.pieces else "nothing")
@@ -76,13 +89,25 @@ class StudyRun:
     """The study, as `widemargin study list` names it."""
     runs: Path = Path("runs")
     """Folder for the results."""
-    workers: int = os.cpu_count() or 1
-    """How many processes work side by side."""
+    workers: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """How many processes work side by side.  [as many as there are cores]"""
+    engine: EngineName = "processes"
+    """Processes of this computer, or tasks of a Ray cluster, whose computers share the folder of the results; needs
+    'widemargin[sweeps]'."""
+    address: Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")] = None
+    """Of a Ray cluster that runs, or auto.  [RAY_ADDRESS; else a cluster of this computer for as long as it takes]"""
+    stop_after: StopAfter = None
+    """Save and leave after this time, as 90s, 30m, 2h or 1d, with exit code 0; the same command goes on.  So do Ctrl-C
+    (exit code 130; twice leaves at once) and SIGTERM (143).  [at the end]"""
 
     def __call__(self, console: rich.console.Console) -> None:
-        found = study.load(self.name)
-        found.run(Store(self.runs), Workers(console, self.workers))
-        console.print(f"Stored in {self.runs}/. Next: widemargin study report {self.name}", highlight=False)
+        again = f"widemargin study run {self.name} --runs {shlex.quote(str(self.runs))}"
+        with (
+            listening(self.stop_after) as wish,
+            workers_of(self.engine, self.address, self.workers, console, wish) as workers,
+        ):
+            _work(self.name, Store(self.runs), workers, wish, again)
+        say(console, f"Stored in {self.runs}/. Next: widemargin study report {self.name}")
 
 
 @dataclass(frozen=True)
@@ -101,7 +126,7 @@ class StudyReport:
     def __call__(self, console: rich.console.Console) -> None:
         report = _report(study.load(self.name), Store(self.runs), self.out / self.name, console)
         if self.keep is not None:
-            console.print(f"  {keep(report, self.name, self.keep)}", highlight=False, soft_wrap=True)
+            say(console, f"  {keep(report, self.name, self.keep)}")
 
 
 @dataclass(frozen=True)
@@ -129,12 +154,14 @@ class Version:
 Verb = (
     Annotated[Demo, subcommand("demo")]
     | Annotated[Train, subcommand("train")]
+    | Annotated[Sweep, subcommand("sweep")]
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Runs, subcommand("runs")]
     | Annotated[Audit, subcommand("audit")]
     | Annotated[Calibrate, subcommand("calibrate")]
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Export, subcommand("export")]
+    | Annotated[Zoo, subcommand("zoo")]
     | Annotated[Study, subcommand("study")]
     | Annotated[Version, subcommand("version")]
 )
@@ -151,13 +178,21 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         verb(rich.console.Console())
     except ValueError as error:
-        print(f"widemargin: {error}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(str(error))
     except OSError as error:
+        reason = error.strerror or str(error) or type(error).__name__
         if error.filename is None:
+            _refuse(f"the system refused to read or write ({reason}); what was stored before is kept")
+        _refuse(f"{error.filename} cannot be read or written ({reason})")
+    except MemoryError:
+        _refuse(_TOO_LARGE)
+    except RecursionError:
+        _refuse("something here is nested too deeply to be read: it is damaged, or none of ours")
+    except RuntimeError as error:
+        # So torch says it, of a processor's memory and of a GPU's.
+        if "allocate memory" not in str(error) and not isinstance(error, torch.OutOfMemoryError):
             raise
-        print(f"widemargin: {error.filename} cannot be read or written ({error.strerror})", file=sys.stderr)
-        sys.exit(2)
+        _refuse(_TOO_LARGE)
     except BrokenProcessPool:
         print(
             "widemargin: a worker process was killed, maybe for want of memory; run the same command to go on, or take "
@@ -166,21 +201,33 @@ def main(arguments: list[str] | None = None) -> None:
         )
         sys.exit(1)
     except KeyboardInterrupt:
-        print("widemargin: stopped; what was finished is stored, the same command goes on from there", file=sys.stderr)
+        print("widemargin: stopped; what was saved is kept, and the same command goes on from there", file=sys.stderr)
         sys.exit(130)
 
 
-def _run_and_report(name: str, out: Path, runs: Path, workers: int, console: rich.console.Console) -> None:
-    found, store = study.load(name), Store(runs)
-    found.run(store, Workers(console, workers))
-    _report(found, store, out, console)
+_TOO_LARGE = (
+    "this computer has not enough memory for that: take a smaller network (--capacity, --width, --members) or smaller "
+    "batches (--batch); what was saved before is kept"
+)
+
+
+def _refuse(sentence: str) -> NoReturn:
+    print(f"widemargin: {' '.join(sentence.split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _work(name: str, store: Store, workers: Workers, wish: Asked, again: str) -> None:
+    try:
+        study.load(name).run(store, workers)
+    except Stopped:
+        wish.leave("with what was done, and the trainings under way, saved", again)
 
 
 def _report(found: study.Study, store: Store, out: Path, console: rich.console.Console) -> Report:
     report = found.report(store)
     report.print(console)
     for path in report.write(out):
-        console.print(f"  {path}", highlight=False, soft_wrap=True)
+        say(console, f"  {path}")
     return report
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from widemargin.cli.choice import Choice, data_named
+from widemargin.conduct.description import read_description
+from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.model import Model
+from widemargin.conduct.task import data_note
+from widemargin.conduct.zoo import PREFIX
 from widemargin.data.images import ImageSet
 from widemargin.data.labelled import Labelled, Parts
 from widemargin.data.own import OwnData
@@ -33,7 +38,7 @@ def folder_for(out: Path | None, place: str, kind: str, weights: Path | None = N
     """
     if out is not None or Path(place).is_dir():
         return out or Path(place)
-    name = _from_here(place).replace(".py:", "-")
+    name = _from_here(place).replace(".py:", "-").replace(PREFIX, "zoo-")
     return Path(kind) / (name if weights is None else f"{name}-{_from_here(weights)}")
 
 
@@ -43,7 +48,7 @@ def _from_here(place: str | Path) -> str:
     return str(whole.relative_to(here if whole.is_relative_to(here) else whole.anchor))
 
 
-def foreign(data: DataSet, drawn: Parts, model: Model) -> bool:
+def foreign(data: DataSet, drawn: Parts, model: Model, place: str) -> bool:
     """Is it other data than that of the run?  Then its results must not replace the run's own."""
     if model.trial is None or data == model.trial.data:
         return False
@@ -58,6 +63,7 @@ def foreign(data: DataSet, drawn: Parts, model: Model) -> bool:
         return True
     return not (
         isinstance(own, Parts)
+        and _seen(place) in (None, data_note(own))
         and torch.equal(own.test.stored, drawn.test.stored)
         and torch.equal(own.test.labels, drawn.test.labels)
     )
@@ -80,7 +86,9 @@ def answers(network: Network, tests: Labelled, called: str) -> MemberLogits:
             found = network.logits(network.encode(inputs))
     except Exception as problem:
         # Networks of others raise what they like, in as many lines as they like.
-        reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        # One of ours is a sentence already.
+        kind = "" if isinstance(problem, ValueError) else f"{type(problem).__name__}: "
+        reason = f"{kind}{problem}".splitlines()[0]
         raise ValueError(
             f"the network cannot answer points of shape {list(inputs.shape[1:])}, as those of {called} are, "
             f"got {reason}"
@@ -102,6 +110,21 @@ def data_asked(
     if model.trial is None:
         raise ValueError("a model that is no run of ours needs --data")
     return model.trial.data
+
+
+def check_as_trained(data: DataSet, drawn: Parts, model: Model, place: str) -> None:
+    """A description names a place, not what is there: a run's own data must be what the run has seen."""
+    if model.trial is not None and data == model.trial.data and _seen(place) not in (None, data_note(drawn)):
+        raise ValueError(
+            f"the data must be as it was when the run in {place} began, but it has changed: put it back, or name a "
+            "copy of what is there now with --data, whose results are kept apart"
+        )
+
+
+def _seen(place: str) -> dict[str, Any] | None:
+    """What the data of a run was, if it is a run's folder."""
+    path = RunFolder(Path(place)).description
+    return read_description(path).get("data") if path.exists() else None
 
 
 def with_tests(data: DataSet) -> tuple[str, Parts]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from contextlib import nullcontext
@@ -13,19 +12,28 @@ from typing import Annotated, Literal
 import rich.console
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from safetensors import SafetensorError, safe_open
 from tyro.conf import Positional, arg
 
-from widemargin.cli.asked import answers, data_asked, folder_for, foreign, made, place_of, with_tests
-from widemargin.cli.choice import ball_named
+from widemargin.cli.asked import (
+    answers,
+    check_as_trained,
+    data_asked,
+    folder_for,
+    foreign,
+    made,
+    place_of,
+    with_tests,
+)
+from widemargin.cli.choice import ball_named, check_seed
+from widemargin.cli.display import say
 from widemargin.cli.train import device_of
 from widemargin.conduct.audit import Subject, audit
 from widemargin.conduct.audited import Audit as Audited
 from widemargin.conduct.audited import Question
-from widemargin.conduct.model import load_model
+from widemargin.conduct.model import check_gradients, load_model
 from widemargin.conduct.shares import Shares, patient
 from widemargin.data.labelled import Labelled
-from widemargin.files import write_whole
+from widemargin.files import Damaged, read_json, write_json, write_whole
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
 from widemargin.report.audit_page import page
 from widemargin.train.processes import as_started
@@ -54,8 +62,8 @@ class Audit:
     points: int = 1_000
     """How many test points, drawn at random."""
     budget: Annotated[str | None, _OPTIONAL] = None
-    """Stop after this time, as 90s, 10m or 2h, and say what was left out.  However short it is, one proof is tried, the
-    first four diagnoses are made, and 4 more points are measured whole.  [none]"""
+    """Stop after this time, as 90s, 10m or 2h, and say what was left out.  If it is too short for a single point, the
+    audit says what it should be.  [none]"""
     box: Annotated[tuple[str, ...] | None, arg(metavar="unit|open|data|LOW HIGH", help_behavior_hint="")] = None
     """Values an input may take: [0, 1], any, for tables each feature those from its least to its largest in the test
     part, or all features those between two numbers, as -1 1.  [unit for images, open for tables]"""
@@ -66,12 +74,13 @@ class Audit:
     seed: int = 0
     """Decides which points are drawn, and all that attacks draw."""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
-    """Folder for the results.  [the run's own, on other data than its own one inside; for other models audits/ and
-    the model's path]"""
+    """Folder for the results.  [the run's own; for other models audits/ and the model's path; for other data than that
+    of the audit there, one inside]"""
     device: str = "cpu"
     """cpu or cuda."""
 
     def __call__(self, console: rich.console.Console) -> None:
+        check_seed(self.seed)
         budget, radii, box = _seconds(self.budget), _radii(self.eps), _box_said(self.box)
         place = place_of(self.model)
         device = device_of(self.device)
@@ -79,16 +88,18 @@ class Audit:
         model.network.to(device)
         data = data_asked(self.data, model, self.label, self.size)
         called, drawn = with_tests(data)
+        check_as_trained(data, drawn, model, place)
         box = box or _box_of(drawn.test, each_feature=self.box is not None)
         balls = tuple(ball_named(self.norm, radius, box) for radius in radii)
         subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
         answers(subject.network, subject.examples, called)
+        check_gradients(subject.network, subject.examples.batch(torch.arange(1))[0])
         usual = folder_for(self.out, place, "audits", self.weights)
-        out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model) else usual)
+        apart = self.out is None and foreign(data, drawn, model, place)
+        out = made(usual if self.out else _own_folder(usual, called, subject.examples.origin.digest, apart))
         with as_started(device) as started:
             processes = patient(started)
             question = _question(balls, min(self.points, len(drawn.test)), self.seed, processes.count)
-            _check_kept(out / "audit" / subject.key(question))
             found = _watched(subject, question, out / "audit", budget, console, processes)
         if found is not None:
             _tell(found, out, console)
@@ -129,21 +140,6 @@ def _question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -
     return Question(balls, points, seed, max(1, min(Question.chunk, math.ceil(points / processes))))
 
 
-def _check_kept(place: Path) -> None:
-    """What was kept of this audit must be whole, or hours later it would be in the way."""
-    for path in sorted(place.glob("*")):
-        try:
-            if path.suffix == ".json":
-                json.loads(path.read_bytes())
-            elif path.suffix == ".safetensors":
-                with safe_open(path, framework="np"):
-                    pass
-        except (SafetensorError, OSError, ValueError) as problem:
-            raise ValueError(
-                f"{path} is damaged ({problem}): delete it, and the same command repeats what was in it"
-            ) from None
-
-
 def _radii(eps: tuple[float, ...]) -> tuple[float, ...]:
     if not eps or any(not 0 < radius < math.inf for radius in eps):
         raise ValueError(f"--eps must be one or more numbers above 0, got {' '.join(map(str, eps)) or 'none'}")
@@ -177,14 +173,34 @@ def _watched(
         )
 
 
+def _own_folder(usual: Path, called: str, digest: str, apart: bool) -> Path:
+    """One in which there is no audit on other data, which would be replaced."""
+    beside = [usual / f"on-{called}", usual / f"on-{called}-{digest[:8]}"]
+    folders = beside if apart else [usual, *beside]
+    return next((folder for folder in folders if _is_free(folder, called, digest)), beside[-1])
+
+
+def _is_free(folder: Path, called: str, digest: str) -> bool:
+    for path in folder.glob("audit*.json"):
+        try:
+            found = read_json(path)
+        except Damaged:
+            # Nothing is lost with it.
+            continue
+        # Those of before name the data and no digest.
+        if found.get("data_digest", digest) != digest or found.get("data", called) != called:
+            return False
+    return True
+
+
 def _tell(found: Audited, out: Path, console: rich.console.Console) -> None:
     report = page(found)
     report.print(console)
     # Norms are kept side by side.
     norm = "" if found.norm == "linf" else f"-{found.norm}"
     names = (f"audit{norm}.json", f"points{norm}.json", f"audit{norm}.html")
-    write_whole(out / names[0], (json.dumps(found.summary(), indent=1, allow_nan=False) + "\n").encode())
-    write_whole(out / names[1], (json.dumps(found.per_point(), allow_nan=False) + "\n").encode())
+    write_json(out / names[0], found.summary())
+    write_json(out / names[1], {"points": found.per_point()})
     write_whole(out / names[2], report.html().encode())
     for name in names:
-        console.print(f"  {out / name}", highlight=False, soft_wrap=True)
+        say(console, f"  {out / name}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,14 +9,25 @@ from typing import Annotated
 import rich.console
 from tyro.conf import Positional, arg
 
-from widemargin.cli.asked import answers, data_asked, folder_for, foreign, made, place_of, with_tests
+from widemargin.cli.asked import (
+    answers,
+    check_as_trained,
+    data_asked,
+    folder_for,
+    foreign,
+    made,
+    place_of,
+    with_tests,
+)
+from widemargin.cli.choice import check_seed
+from widemargin.cli.display import say
 from widemargin.cli.train import device_of
 from widemargin.conduct.model import load_model
 from widemargin.data.alike import alike
 from widemargin.data.labelled import Labelled, Parts
 from widemargin.data.splits import at_most
 from widemargin.data.toy import Cloud
-from widemargin.files import write_whole
+from widemargin.files import write_json, write_whole
 from widemargin.measure.calibration import doubts
 from widemargin.report.calibration_page import Calibrated, page
 from widemargin.uncertainty.network import check_not_probabilities
@@ -58,11 +68,13 @@ class Calibrate:
     def __call__(self, console: rich.console.Console) -> None:
         if self.points is not None and self.points < 1:
             raise ValueError(f"--points must be at least 1, got {self.points}")
+        check_seed(self.seed)
         place = place_of(self.model)
         model = load_model(place, self.weights)
         model.network.to(device_of(self.device))
         data = data_asked(self.data, model, self.label, self.size)
         called, drawn = with_tests(data)
+        check_as_trained(data, drawn, model, place)
         tests = self._some(drawn)
         check_not_probabilities(answers(model.network, tests.to(self.device), called))
         outside: dict[str, Cloud] = {}
@@ -79,7 +91,7 @@ class Calibrate:
             if there.stored.shape[1:] != tests.stored.shape[1:]:
                 notes.append(f"{name} was {_shape(there)} and is scaled (bilinear) to {_shape(tests)}.")
         usual = folder_for(self.out, place, "calibrations", self.weights)
-        out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model) else usual)
+        out = made(usual / f"on-{called}" if self.out is None and foreign(data, drawn, model, place) else usual)
         found = doubts(model.network, tests.to(self.device), outside)
         _tell(Calibrated(model.name, model.digest, called, found, tuple(notes)), out, console)
 
@@ -99,7 +111,7 @@ def _shape(examples: Labelled) -> str:
 def _tell(found: Calibrated, out: Path, console: rich.console.Console) -> None:
     report = page(found)
     report.print(console)
-    write_whole(out / "calibration.json", (json.dumps(found.summary(), indent=1, allow_nan=False) + "\n").encode())
+    write_json(out / "calibration.json", found.summary())
     write_whole(out / "calibration.html", report.html().encode())
     for name in ("calibration.json", "calibration.html"):
-        console.print(f"  {out / name}", highlight=False, soft_wrap=True)
+        say(console, f"  {out / name}")

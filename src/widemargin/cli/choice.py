@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,6 +70,15 @@ _DECAYS: dict[str, Decay] = {
     "multistep": Multistep(),
     "cosine": Cosine(),
 }
+_NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
+    "epochs batch steps capacity width validate_every": ("a whole number of at least 1", lambda value: value >= 1),
+    "patience": ("a whole number of at least 0", lambda value: value >= 0),
+    "alpha scale rate": ("a number above 0", lambda value: 0 < value < math.inf),
+    "eps validate_eps": ("a number of at least 0", lambda value: 0 <= value < math.inf),
+    "fraction": ("above 0 and at most 1", lambda value: 0 < value <= 1),
+    "dropout": ("at least 0 and below 1", lambda value: 0 <= value < 1),
+}
+"""What each option may be, said in its own name rather than in that of the part it becomes."""
 MEASURES: dict[str, Objective] = {name.replace(" ", "-"): measure for name, measure in CLIMBED.items()}
 
 
@@ -135,6 +146,8 @@ _USUAL = {
 
 def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
     """A title, the run, and its data, which had to be read to know its shape."""
+    check_seed(choice.seed)
+    _check_numbers(choice)
     box = _box_named(choice)
     # A wrong word must not wait for a download.
     method = _method(choice, box or OPEN)
@@ -165,6 +178,19 @@ def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
     return f"{choice.method} on {Path(choice.data).name}, {name.rpartition('/')[2]}, seed {choice.seed}", trial, drawn
 
 
+def check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"--seed must be a whole number from 0 to 2^63 - 1, got {seed}")
+
+
+def _check_numbers(choice: Choice) -> None:
+    for words, (wanted, holds) in _NUMBERS.items():
+        for word in words.split():
+            value = getattr(choice, word)
+            if value is not None and not holds(value):
+                raise ValueError(f"--{word.replace('_', '-')} must be {wanted}, got {value}")
+
+
 def ball_named(norm: str, radius: float, box: Box) -> Ball:
     return _BALLS[norm](radius, box)
 
@@ -173,7 +199,7 @@ def data_named(choice: Choice, flag: str = "--data") -> ImageSet | OwnData:
     if choice.data in image_sets():
         # As published: every seed holds out images of its own, but few images are the same few for all.
         return ImageSet(choice.data, choice.fraction, seed=choice.seed if choice.fraction == 1 else 42)
-    path = Path(choice.data).expanduser()
+    path = Path(os.path.expanduser(choice.data))
     if not path.exists():
         close = difflib.get_close_matches(choice.data, image_sets(), n=1)
         hint = f"did you mean {close[0]}?" if close else "name what exists"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Annotated, Any
 import rich.console
 from tyro.conf import Positional, arg
 
+from widemargin.cli.display import say
 from widemargin.conduct.description import read_description
 from widemargin.conduct.folder import RunFolder
-from widemargin.files import write_whole
+from widemargin.files import Damaged, read_json, write_whole
 from widemargin.report.comparison import Attack, Entry, Measured, compare
 from widemargin.report.document import page
 from widemargin.report.tables import Table
@@ -44,14 +44,29 @@ class Compare:
             raise ValueError(f"--to must end in {', '.join(_WRITERS)}, got {self.to}")
         if self.to is not None and not self.to.parent.is_dir():
             raise ValueError(f"--to must be in a folder that exists, got {self.to}")
-        tables = compare([_entry(folder) for folder in _found(self.runs)])
+        tables = _compared(_found(self.runs))
         if self.to is not None:
             write_whole(self.to, _WRITERS[self.to.suffix](tables).encode())
-            console.print(str(self.to), highlight=False, soft_wrap=True)
+            say(console, str(self.to))
             return
         for table in tables:
             # A file or a pipe has no width; only a terminal has.
             console.print(table.rich(), width=None if console.is_terminal else 1000)
+
+
+def _compared(folders: Sequence[RunFolder]) -> list[Table]:
+    """What is damaged is left out, and a note below the last table says so."""
+    entries, left_out = [], []
+    for folder in folders:
+        try:
+            entries.append(_entry(folder))
+        except Damaged as problem:
+            left_out.append(str(problem))
+    if not entries:
+        raise ValueError(left_out[0])
+    *others, last = compare(entries)
+    note = " ".join([*filter(None, [last.note]), *(f"Left out: {problem}." for problem in left_out)])
+    return [*others, replace(last, note=note)]
 
 
 def _found(paths: Sequence[Path]) -> list[RunFolder]:
@@ -63,12 +78,20 @@ def _found(paths: Sequence[Path]) -> list[RunFolder]:
             raise ValueError(f"there is no folder {path}: `widemargin runs` lists the runs there are")
         inside = [path] if (path / "run.yaml").exists() else [one.parent for one in sorted(path.glob("*/run.yaml"))]
         # Results of studies live in such folders too, and have tables of their own.
-        runs = [one for one in inside if "key" in read_description(one / "run.yaml")]
+        runs = [one for one in inside if _is_run(one)]
         if not runs:
             raise ValueError(f"{path} is no run of `widemargin train` and holds none")
         for one in runs:
             found.setdefault(one.resolve(), one)
     return [RunFolder(path) for path in found.values()]
+
+
+def _is_run(folder: Path) -> bool:
+    try:
+        return "key" in read_description(folder / "run.yaml")
+    except Damaged:
+        # It will be left out with a word on it.
+        return True
 
 
 def _entry(folder: RunFolder) -> Entry:
@@ -85,7 +108,7 @@ def _entry(folder: RunFolder) -> Entry:
         robust = {attack: float(figures["robust"])} if attack is not None and "robust" in figures else {}
         tested = Measured(float(figures["clean"]), n, robust)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as problem:
-        raise ValueError(f"{folder.path} is damaged ({problem!r}): leave it out") from None
+        raise Damaged(f"{folder.path} is damaged ({problem!r})") from None
     return Entry(str(folder.path), str(content.get("title") or ""), run, data, tested, _audit(folder))
 
 
@@ -121,7 +144,7 @@ def _audit(folder: RunFolder) -> Measured | None:
 def _read_audit(path: Path) -> tuple[Measured, str]:
     """And of which examples it is."""
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path)
         on = ", ".join(f"{name} {_short(content[name])}" for name in ("data", "box", "seed") if name in content)
         robust = {
             Attack(str(one["norm"]), float(one["eps"]), int(one["n"]), tuple(map(str, one["attacks"])), on): float(
@@ -131,8 +154,10 @@ def _read_audit(path: Path) -> tuple[Measured, str]:
         }
         examples = ", ".join(f"{name} {content[name]}" for name in ("data", "n", "seed") if name in content)
         return Measured(float(content["clean"]), int(content["n"]), robust), examples
+    except Damaged as problem:
+        raise Damaged(f"{problem}: delete it and audit the run again") from None
     except (KeyError, TypeError, ValueError) as problem:
-        raise ValueError(f"{path} is damaged ({problem!r}): delete it and audit the run again") from None
+        raise Damaged(f"{path} is damaged ({problem!r}): delete it and audit the run again") from None
 
 
 def _short(value: object) -> str:

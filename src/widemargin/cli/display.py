@@ -13,6 +13,11 @@ from widemargin.data.extras import needed
 from widemargin.train.loop import Record
 
 
+def say(console: Console, line: str) -> None:
+    """As it is: what users name their folders is no markup, and no line is broken."""
+    console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
 class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -32,14 +37,14 @@ class Display:
     def begin(self, done: int, updates: int) -> None:
         self.bar.update(self.task, completed=done, total=updates)
         if done:
-            self.console.print(f"going on after update {done} of {updates}", highlight=False)
+            say(self.console, f"going on after update {done} of {updates}")
         self.bar.start()
 
     def updated(self, record: Record) -> None:
         self.bar.update(self.task, completed=record.update, description=f"loss {record.loss:.4f}")
 
     def validated(self, line: Line) -> None:
-        self.console.print(f"epoch {line['epoch']}: {told(line)}", highlight=False)
+        say(self.console, f"epoch {line['epoch']}: {told(line)}")
 
     def end(self) -> None:
         self.bar.stop()

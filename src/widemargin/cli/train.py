@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import rich.console
 import torch
 from tyro.conf import arg
 
 from widemargin.cli.choice import Choice, chosen
-from widemargin.cli.display import Board, Display, told
-from widemargin.conduct.carry_out import Watch, carry_out
+from widemargin.cli.display import Board, Display, say, told
+from widemargin.cli.stopping import Asked, StopAfter, listening, seconds
+from widemargin.conduct.carry_out import Outcome, Watch, carry_out
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.task import Task, task_of
 from widemargin.train.processes import Processes, as_started
@@ -24,12 +26,13 @@ _TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hin
 _DECAY = arg(metavar="constant|triangle|multistep|cosine", help_behavior_hint="")
 
 
-@dataclass(frozen=True)
-class Train:
-    """Train a network, validate it as it goes, and keep its best and its last weights.
+Real = TypeVar("Real")
+Whole = TypeVar("Whole")
 
-    For example: widemargin train --data fashion-mnist --network lenet --method udp --eps .5 --alpha .025 --steps 20.
-    The same command goes on with a run that was interrupted, whenever that was."""
+
+@dataclass(frozen=True)
+class RunWords(Generic[Real, Whole]):
+    """What `train` and `sweep` ask: a sweep has ranges of numbers where `train` has numbers."""
 
     data: str
     """fashion-mnist, mnist, svhn, cifar-10, cifar-100 or digits; or a folder with a sub-folder of images for every
@@ -41,13 +44,13 @@ class Train:
     network: Annotated[str | None, _TEXT] = None
     """lenet, resnet18, resnet18-he, resnet18-dropout or mlp; or my_file.py:MyNet, which runs that file.  By default
     what the paper takes for the data; for tables an mlp."""
-    eps: Annotated[float | None, _FLOAT] = None
+    eps: Annotated[Real | None, _FLOAT] = None
     """Radius of the ball in which points are moved."""
-    alpha: Annotated[float | None, _FLOAT] = None
+    alpha: Annotated[Real | None, _FLOAT] = None
     """Length of a step."""
-    steps: Annotated[int | None, _INT] = None
+    steps: Annotated[Whole | None, _INT] = None
     """How many steps; for udp and its kin the most that are drawn."""
-    weight: Annotated[float | None, _FLOAT] = None
+    weight: Annotated[Real | None, _FLOAT] = None
     """Of the regulariser: udpr, trades, udp-trades and their other forms, max-entropy, vat, udp-consistency."""
     patience: Annotated[int | None, _INT] = None
     """Steps after crossing the boundary: friendly."""
@@ -68,7 +71,7 @@ class Train:
     """Examples in an update.  [256; for digits 32, for your own data a fortieth of it, 16 to 256]"""
     optimizer: Annotated[Literal["adam", "sgd"] | None, arg(metavar="adam|sgd", help_behavior_hint="")] = None
     """By default as published for the data: adam, for CIFAR and SVHN sgd (Nesterov .9, weight decay 5e-4)."""
-    rate: Annotated[float | None, _FLOAT] = None
+    rate: Annotated[Real | None, _FLOAT] = None
     """Peak learning rate.  [adam .001, sgd .15]"""
     decay: Annotated[Literal["constant", "triangle", "multistep", "cosine"] | None, _DECAY] = None
     """Of the rate over time.  [adam constant, sgd triangle]"""
@@ -102,56 +105,83 @@ class Train:
     """Keep perturbed points in [0, 1] or not.  [unit for images, open for tables and latent space]"""
     validate_every: int = 1
     """In epochs."""
-    validate_eps: Annotated[float | None, _FLOAT] = None
-    """Radius of the PGD attack by which the best weights are chosen.  [.1; for CIFAR and SVHN .03; for tables --eps]"""
     seed: int = 0
     """Decides the first weights, the order of examples and all that is drawn."""
-    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
-    """Folder of the run.  [runs/ and a name that follows from all of the above]"""
     device: str = "cpu"
     """cpu or cuda."""
+
+    def choice(self, **said: Any) -> Choice:
+        """The words that decide a run; `said` replaces some."""
+        own = vars(self) | said
+        return Choice(**{field.name: own[field.name] for field in fields(Choice) if field.name in own})
+
+
+@dataclass(frozen=True)
+class Train(RunWords[float, int]):
+    """Train a network, validate it as it goes, and keep its best and its last weights.
+
+    For example: widemargin train --data fashion-mnist --network lenet --method udp --eps .5 --alpha .025 --steps 20.
+    The same command goes on with a run that was interrupted, whenever that was."""
+
+    validate_eps: Annotated[float | None, _FLOAT] = None
+    """Radius of the PGD attack by which the best weights are chosen.  [.1; for CIFAR and SVHN .03; for tables --eps]"""
+    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """Folder of the run.  [runs/ and a name that follows from all that decides a number]"""
+    stop_after: StopAfter = None
+    """Save and leave after this time, as 90s, 30m, 2h or 1d, with exit code 0; `widemargin resume` goes on.  So do
+    Ctrl-C (exit code 130; twice leaves at once) and SIGTERM (143).  [at the end]"""
     tensorboard: Annotated[bool, _FLAG] = False
     """Write for TensorBoard too."""
 
     def __call__(self, console: rich.console.Console) -> None:
-        title, trial, drawn = chosen(self._choice())
+        if self.stop_after is not None:
+            seconds(self.stop_after)
+        title, trial, drawn = chosen(self.choice())
         folder = RunFolder(Path("runs") / trial.key if self.out is None else self.out)
-        do(task_of(trial, drawn, device_of(self.device), title), folder, console, self.tensorboard)
-
-    def _choice(self) -> Choice:
-        machine = ("out", "device", "tensorboard")
-        return Choice(**{name: value for name, value in vars(self).items() if name not in machine})
+        with listening(self.stop_after) as wish:
+            do(task_of(trial, drawn, device_of(self.device), title), folder, console, self.tensorboard, wish)
 
 
 def device_of(name: str) -> torch.device:
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError):
+        # A device without values, such as meta, is none to train on.
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError):
         raise ValueError(f"--device must be one that this computer has, got {name}: take cpu") from None
     return device
 
 
-def do(task: Task, folder: RunFolder, console: rich.console.Console, tensorboard: bool) -> None:
+def do(task: Task, folder: RunFolder, console: rich.console.Console, tensorboard: bool, wish: Asked) -> None:
     with as_started(next(task.network.parameters()).device) as processes:
         if processes.rank > 0:
-            carry_out(task, folder, processes=processes)
-            return
-        _lead(task, folder, console, tensorboard, processes)
+            outcome = carry_out(task, folder, processes=processes, until=wish)
+        else:
+            outcome = _lead(task, folder, console, tensorboard, processes, wish)
+    if not outcome.finished:
+        where = f"at update {outcome.update} of {task.updates}, which is saved"
+        wish.leave(where, f"widemargin resume {shlex.quote(str(folder.path))}")
 
 
 def _lead(
-    task: Task, folder: RunFolder, console: rich.console.Console, tensorboard: bool, processes: Processes
-) -> None:
+    task: Task,
+    folder: RunFolder,
+    console: rich.console.Console,
+    tensorboard: bool,
+    processes: Processes,
+    wish: Asked,
+) -> Outcome:
     watchers: list[Watch] = [Display(console)]
     if tensorboard:
         watchers.append(Board(folder.path / "tensorboard"))
-    console.print(f"{task.description['title'] or 'a run'}, in {folder.path}", highlight=False, soft_wrap=True)
+    say(console, f"{task.description['title'] or 'a run'}, in {folder.path}")
     unlabelled = task.description["data"].get("unlabelled")
     if unlabelled:
         used = f"{unlabelled:,} of {len(task.train):,} training rows have no label: they are trained on too"
-        console.print(task.left_out or used, highlight=False, soft_wrap=True)
-    outcome = carry_out(task, folder, watchers, processes=processes)
+        say(console, task.left_out or used)
+    outcome = carry_out(task, folder, watchers, processes=processes, until=wish)
     if outcome.figures:
-        console.print(f"test: {told(outcome.figures)}", highlight=False)
-    console.print(f"Next: widemargin export {folder.path} --to model.safetensors", highlight=False, soft_wrap=True)
+        say(console, f"test: {told(outcome.figures)}")
+    if outcome.finished:
+        say(console, f"Next: widemargin export {shlex.quote(str(folder.path))} --to model.safetensors")
+    return outcome

@@ -19,7 +19,7 @@ from widemargin.measure.interval import Counted, wilson
 from widemargin.perturb.balls import Ball
 
 Array = NDArray[Any]
-FORMAT = 4
+FORMAT = 5
 """Of what is saved and of audit.json; a newer one begins anew."""
 
 
@@ -36,6 +36,8 @@ class Question:
     def __post_init__(self) -> None:
         if not self.balls:
             raise ValueError("an audit needs at least 1 radius, got none")
+        if not -(2**63) <= self.seed < 2**63:
+            raise ValueError(f"the seed must be a whole number from -2^63 to 2^63 - 1, got {self.seed}")
         if self.points < 1 or self.chunk < 1:
             raise ValueError(f"an audit needs at least 1 point and chunks of 1, got {self.points} and {self.chunk}")
 
@@ -86,10 +88,21 @@ class Audit:
     """None where points are no images."""
     left_out: tuple[str, ...] = ()
     """Names of the diagnoses for which there was no time."""
+    failed: tuple[str, ...] = ()
+    """Names of attacks that failed for some point: robust accuracy is said to be without them."""
+    too_short: str = ""
+    """If a budget was too short for a single point: what it should be."""
+    digest: str = ""
+    """Of the data."""
 
     @property
     def n(self) -> int:
         return len(self.points["row"])
+
+    @property
+    def led(self) -> tuple[str, ...]:
+        """The attacks that were led on every point that stood."""
+        return tuple(name for name in self.attacks if name not in self.failed)
 
     @property
     def clean(self) -> Counted:
@@ -140,7 +153,7 @@ class Audit:
                 "n": self.n,
                 "low": counted.low,
                 "high": counted.high,
-                "attacks": list(self.attacks),
+                "attacks": list(self.led),
                 "certified": None if certified is None else certified[i].share,
             }
             for i, (ball, counted) in enumerate(zip(self.question.balls, self.robust, strict=True))
@@ -150,6 +163,7 @@ class Audit:
             "version": FORMAT,
             "model": self.name,
             "data": self.data,
+            "data_digest": self.digest,
             "box": repr(self.question.balls[0].box),
             "n": self.n,
             "asked": self.asked,

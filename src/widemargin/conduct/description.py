@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -12,8 +13,10 @@ import yaml
 from widemargin.conduct.own_network import OwnNetwork
 from widemargin.data.augment import CropFlip
 from widemargin.data.images import ImageSet
+from widemargin.data.limits import MOST_DEPTH, MOST_DESCRIPTION, listed, quoted, reason, short, size_of
 from widemargin.data.own import ImageFolder, Npz, OwnData, Table
 from widemargin.data.toy import LMS5, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
+from widemargin.files import Damaged, unsealed_text
 from widemargin.method import Even, Method, Nearness, SelfScaledNearness
 from widemargin.networks.mlp import Widths
 from widemargin.networks.named import DropoutResNetShape, LeNetShape, ResNetShape
@@ -132,6 +135,10 @@ TERMS: dict[str, Term] = {
     term.name: term for value in vars(objectives).values() if isinstance(value, Objective) for _, term in value.terms
 }
 _OWN = "own"
+# In C where PyYAML was built with it: a description with a box of each feature's own is long.
+# Of numbers such as 1:30:00 the reading takes a time that grows with the square of their length.
+_LONG_NUMBER = re.compile(r"[-+0-9:._]{1000}")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def plain(part: Any) -> Any:
@@ -161,7 +168,7 @@ def made(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     if len(value) != 1:
-        raise ValueError(f"a part must be one name with its fields, got {', '.join(map(str, value)) or 'nothing'}")
+        raise ValueError(f"a part must be one name with its fields, got {listed(value) or 'nothing'}")
     ((name, inner),) = value.items()
     if name == _OWN:
         raise ValueError(
@@ -171,32 +178,34 @@ def made(value: Any) -> Any:
     if name == "Objective":
         return _objective(inner)
     if name not in PARTS:
-        raise ValueError(f"{name!r} is no part of widemargin: it can be one of {', '.join(sorted(PARTS))}")
+        raise ValueError(f"{quoted(str(name))} is no part of widemargin: it can be one of {', '.join(sorted(PARTS))}")
     if not isinstance(inner, Mapping):
-        raise ValueError(f"{name} must have fields, got {inner!r}")
+        raise ValueError(f"{name} must have fields, got {short(repr(inner))}")
     known = {field.name for field in fields(PARTS[name])}
     strange = [str(field) for field in inner if field not in known]
     if strange:
         raise ValueError(f"{name} has no field {strange[0]!r}: it has {', '.join(sorted(known)) or 'none'}")
     try:
         return PARTS[name](**{str(field): made(content) for field, content in inner.items()})
-    except (TypeError, AttributeError) as problem:
-        raise ValueError(f"{name} cannot be made of {dict(inner)}: {str(problem).splitlines()[0]}") from None
+    except (TypeError, AttributeError, ArithmeticError, LookupError, RuntimeError) as problem:
+        raise ValueError(f"{name} cannot be made of {short(str(dict(inner)))}: {reason(problem)}") from None
 
 
 def _objective(terms: Any) -> Objective:
     try:
         pairs = [(float(weight), name) for weight, name in terms]
-    except (TypeError, ValueError):
-        raise ValueError(f"an Objective must be a list of weights and names, got {terms!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"an Objective must be a list of weights and names, got {short(repr(terms))}") from None
     if not pairs:
         raise ValueError("an Objective must have at least one term, got none")
     found = []
     for weight, name in pairs:
         if isinstance(name, Mapping):
             made(name)
-        if name not in TERMS:
-            raise ValueError(f"{name!r} is no term of an objective: it can be one of {', '.join(sorted(TERMS))}")
+        if not isinstance(name, str) or name not in TERMS:
+            raise ValueError(
+                f"{short(repr(name))} is no term of an objective: it can be one of {', '.join(sorted(TERMS))}"
+            )
         found.append((weight, TERMS[name]))
     return Objective(tuple(found))
 
@@ -205,18 +214,54 @@ def written(description: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(description), sort_keys=False, width=120, allow_unicode=True)
 
 
-def read_description(path: Path) -> dict[str, Any]:
+def loaded(text: str) -> Any:
+    """What YAML says, without aliases: one may stand for far more than the file has, or for what it is inside of."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(
-            f"{path.parent} holds no run (no {path.name}): `widemargin runs` lists those there are"
-        ) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
-        raise ValueError(f"{path} must be the YAML file of a run, got {' '.join(str(problem).split())}") from None
+        depth = 0
+        for event in yaml.parse(text, Loader=_LOADER):
+            if isinstance(event, yaml.AliasEvent):
+                raise ValueError("an alias, which no run needs")
+            if isinstance(event, yaml.ScalarEvent) and _LONG_NUMBER.match(event.value):
+                raise ValueError("a number of more than 1,000 characters")
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MOST_DEPTH:
+                raise ValueError(f"lists and mappings more than {MOST_DEPTH} deep")
+        return yaml.load(text, Loader=_LOADER)
+    except (yaml.YAMLError, ArithmeticError, LookupError, TypeError, AttributeError) as problem:
+        # Constructors of dates and numbers raise what their parts do.
+        raise ValueError(" ".join(str(problem).split()) or type(problem).__name__) from None
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise ValueError(f"{path.parent} holds no run (no {path.name}): {_where_it_is(path.parent)}")
+    size_of(path, MOST_DESCRIPTION)
+    try:
+        content = loaded(unsealed_text(path.read_text(encoding="utf-8"), path))
+    except Damaged as problem:
+        raise Damaged(f"{problem}: {_as_it_was(path.parent)}") from None
+    except (OSError, ValueError) as problem:
+        said = problem.strerror if isinstance(problem, OSError) else " ".join(str(problem).split())
+        raise Damaged(f"{path} must be the YAML file of a run, got {said}: {_as_it_was(path.parent)}") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} must be the YAML file of a run, got a {type(content).__name__}")
+        found = type(content).__name__
+        raise Damaged(f"{path} must be the YAML file of a run, got a {found}: {_as_it_was(path.parent)}")
     return content
+
+
+def _where_it_is(folder: Path) -> str:
+    if (folder / "checkpoint.safetensors").exists():
+        return f"`widemargin resume {folder}` writes it anew from the checkpoint"
+    return "`widemargin runs` lists those there are"
+
+
+def _as_it_was(folder: Path) -> str:
+    if (folder / "checkpoint.safetensors").exists():
+        return (
+            f"delete it, and `widemargin resume {folder}` writes it as it was; other settings are another run, which "
+            "`widemargin train` begins in another folder"
+        )
+    return "there is no checkpoint that knows it, so begin the run anew with `widemargin train` in another folder"
 
 
 def read_trial(path: Path) -> Trial:

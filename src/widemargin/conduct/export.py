@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import warnings
 from collections.abc import Sequence
@@ -12,11 +13,12 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from widemargin.conduct.description import read_description, read_trial
-from widemargin.conduct.folder import RunFolder
+from widemargin.conduct.folder import RunFolder, best_again
 from widemargin.data.extras import needed
-from widemargin.files import write_whole
+from widemargin.files import Damaged, read_note, write_whole
 from widemargin.run import OneNetwork, Trial
 from widemargin.train.checkpoint import load_weights
+from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.plain import plain
 from widemargin.uncertainty.single import Single
 
@@ -27,17 +29,37 @@ def trained(folder: RunFolder, weights: str) -> tuple[Trial, nn.Module]:
     One network is plain torch again and returns logits; of several members it is the log of their mean probability.
     """
     trial = read_trial(folder.description)
-    path = folder.best if weights == "best" and folder.best.exists() else folder.last
-    if not path.exists():
-        raise ValueError(f"{folder.path} has no weights yet: let it train for an epoch, `widemargin resume` goes on")
     if trial.members != OneNetwork():
         # As plain in memory as one network that is exported.
         network = trial.members.network(trial.build, trial.place, None)
-        load_weights(path, network)
+        _fill(folder, weights, network)
         return trial, network.eval()
     module = trial.build()
-    load_weights(path, Single(trial.place.cut(module)))
+    _fill(folder, weights, Single(trial.place.cut(module)))
     return trial, module.eval()
+
+
+def _fill(folder: RunFolder, weights: str, network: Network) -> None:
+    """With the best or the last weights of a run."""
+    path = weights_of(folder, weights)
+    try:
+        load_weights(path, network)
+    except Damaged as problem:
+        again = best_again(folder) if path == folder.best else f"`widemargin resume {folder.path}` writes it anew"
+        raise Damaged(f"{problem}: {again}") from None
+
+
+def weights_of(folder: RunFolder, weights: str) -> Path:
+    """The file; a run without validation has no best weights but the last."""
+    if weights == "last" or folder.best.exists():
+        path = folder.last if weights == "last" else folder.best
+    elif folder.last.exists() and "clean" in read_note(folder.last):
+        raise Damaged(f"{folder.best} is missing: {best_again(folder)}")
+    else:
+        path = folder.last
+    if not path.exists():
+        raise ValueError(f"{path} is not there (yet): `widemargin resume {folder.path}` goes on, and writes it")
+    return path
 
 
 def export(folder: RunFolder, to: Path, weights: str = "best") -> None:
@@ -70,9 +92,9 @@ def _write_weights(module: nn.Module, inputs: Tensor, to: Path) -> None:
 
 def _write_program(module: nn.Module, inputs: Tensor, to: Path) -> None:
     program = torch.export.export(plain(module), (inputs,), dynamic_shapes=({0: torch.export.Dim("batch")},))
-    partial = to.with_name(f".partial-{to.name}")
-    torch.export.save(program, partial)
-    partial.replace(to)
+    content = io.BytesIO()
+    torch.export.save(program, content)
+    write_whole(to, content.getvalue())
 
 
 def _write_onnx(module: nn.Module, inputs: Tensor, to: Path) -> None:
@@ -95,9 +117,7 @@ def _write_onnx(module: nn.Module, inputs: Tensor, to: Path) -> None:
         )
         chatter.setLevel(before)
     assert program is not None
-    partial = to.with_name(f".partial-{to.name}")
-    program.save(partial)
-    partial.replace(to)
+    write_whole(to, program.model_proto.SerializeToString())
 
 
 _WRITERS = {".safetensors": _write_weights, ".onnx": _write_onnx, ".pt2": _write_program}

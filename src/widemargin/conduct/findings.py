@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from widemargin.conduct.audited import Array, Question
-from widemargin.conduct.pieces import Clock
+from widemargin.conduct.clock import Clock, TimeIsUp
 from widemargin.conduct.subject import DIAGNOSED, Subject
 from widemargin.data.examples import Chosen, Examples
-from widemargin.files import write_whole
+from widemargin.files import read_json, write_json
 from widemargin.measure.curve import check_certificates
-from widemargin.measure.diagnostics import Finding, all_findings, black_box, probabilities, randomness, stood_in
+from widemargin.measure.diagnostics import (
+    DIAGNOSES,
+    Finding,
+    all_findings,
+    black_box,
+    failed_finding,
+    probabilities,
+    randomness,
+    sentence_of,
+    stood_in,
+)
 from widemargin.measure.draws import Finder
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.uncertainty.network import Network
@@ -25,81 +35,92 @@ from widemargin.uncertainty.network import Network
 _HANDED_OVER = ("inputs in box", "modes", "probabilities", "randomness")
 """Come first and cost next to nothing, so there is always time for them."""
 _RISING = "rising"
-DIAGNOSES = (
-    *_HANDED_OVER,
-    "gradients",
-    _RISING,
-    "loss surface",
-    "more steps",
-    "random noise",
-    "black box",
-    "large radius",
-)
-"""In the order in which they are made; accuracy can only rise where there are two radii."""
+MADE = tuple(name for name in DIAGNOSES if name != "transfer")
+"""In this order; accuracy can only rise where there are two radii."""
+_ANSWERS_HANDED_OVER = 10
+"""About how often a point is asked for the first four."""
+_LEAST = 8
+"""Points for the diagnoses, however short the time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """How far each point is from what a stand-in gave away, and what the stand-in was."""
+
+    distance: Array
+    kind: str
+    agreement: float
+
+
+@dataclass(frozen=True)
+class Diagnosed:
+    findings: tuple[Finding, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """The names of those for which there was no time."""
 
 
 def diagnosed(
-    subject: Subject, question: Question, place: Path, clock: Clock, share: float
-) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    """And the names of those left out.  Made once, and read from then on, unless the time was up before the last."""
+    subject: Subject, question: Question, place: Path, clock: Clock, share: float, answer: float = 0.0
+) -> Diagnosed:
+    """Made once, and read from then on, unless the time was up before the last; `answer` is in seconds for a point."""
     path = place / "findings.json"
     if path.exists():
-        return tuple(Finding(**fields) for fields in json.loads(path.read_text())), ()
-    some = Chosen(subject.examples, question.asked(len(subject.examples))[:DIAGNOSED])
-    network, seen = subject.judged.climbed, list[Finding]()
-    curve = _curve(network, some, question, lambda: clock.left(share) > 0)
-    whole = curve is not None
+        return Diagnosed(tuple(map(_finding, read_json(path)["findings"])))
+    asked = question.asked(len(subject.examples))[:DIAGNOSED]
+    few = max(_LEAST, int(min(clock.left(share) / max(_ANSWERS_HANDED_OVER * answer, 1e-9), DIAGNOSED)))
+    some = Chosen(subject.examples, asked[:few])
+    network, seen, failed = subject.judged.climbed, list[Finding](), list[Finding]()
+    curve, whole = tuple[tuple[float, float, int], ...](), len(some) == len(asked)
+    try:
+        with clock.ending(share):
+            curve = _curve(network, some, question)
+    except TimeIsUp:
+        whole = False
+    except Exception as problem:
+        failed.append(failed_finding(_RISING, sentence_of(problem), "nothing is known of it"))
     try:
         # What was handed over is looked at in any case.
-        with _until(network, lambda: clock.left(share) > 0 or len(seen) < len(_HANDED_OVER)):
-            found = all_findings(network, some, question.balls[-1], curve or (), seed=question.seed, tick=seen.append)
-    except _TimeIsUp:
-        found, whole = tuple(seen), False
-    if subject.judged.draws is not None:
-        found = tuple(_as_judged(subject, some) if one.name == "randomness" else one for one in found)
-    if subject.as_logs:
-        found = tuple(probabilities(subject.network, some) if one.name == "probabilities" else one for one in found)
+        with clock.ending(share, unless=lambda: len(seen) < len(_HANDED_OVER)):
+            made = all_findings(network, some, question.balls[-1], curve, seed=question.seed, tick=seen.append)
+    except TimeIsUp:
+        made, whole = tuple(seen), False
+    found = (*failed, *(_as_asked(subject, some, one) for one in made))
     if not whole:
-        made = {finding.name for finding in found} | ({_RISING} if len(question.balls) == 1 else set())
-        return found, tuple(name for name in DIAGNOSES if name not in made)
-    write_whole(path, json.dumps([asdict(finding) for finding in found], indent=1).encode())
-    return found, ()
+        names = {finding.name for finding in found} | ({_RISING} if len(question.balls) == 1 else set())
+        return Diagnosed(found, tuple(name for name in MADE if name not in names))
+    write_json(path, {"findings": [_plain(finding) for finding in found]})
+    return Diagnosed(found)
 
 
-def _curve(
-    network: Network, some: Examples, question: Question, go_on: Callable[[], bool]
-) -> list[tuple[float, float, int]] | None:
-    """Of every ball its radius, robust accuracy and number of points; None if the time was up before the last.
+def _as_asked(subject: Subject, some: Examples, finding: Finding) -> Finding:
+    """What was handed over is looked at itself, not what attacks climb instead."""
+    if finding.name == "randomness" and subject.judged.draws is not None:
+        return _as_judged(subject, some)
+    if finding.name == "probabilities" and subject.as_logs:
+        return probabilities(subject.network, some)
+    return finding
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    """JSON has no NaN."""
+    numbers = {name: number if math.isfinite(number) else None for name, number in finding.numbers.items()}
+    return {**asdict(finding), "numbers": numbers}
+
+
+def _finding(plain: dict[str, Any]) -> Finding:
+    numbers = {name: math.nan if number is None else number for name, number in plain["numbers"].items()}
+    return Finding(**{**plain, "numbers": numbers})
+
+
+def _curve(network: Network, some: Examples, question: Question) -> tuple[tuple[float, float, int], ...]:
+    """Of every ball its radius, robust accuracy and number of points.
 
     Ball by ball, as if none knew of the others: only so can accuracy be seen to rise.
     """
-    try:
-        with _until(network, go_on):
-            return [
-                (ball.radius, robust_accuracy(network, some, pgd_attack(ball, ball.radius / 4, 10)), len(some))
-                for ball in question.balls
-            ]
-    except _TimeIsUp:
-        return None
-
-
-class _TimeIsUp(Exception):
-    pass
-
-
-@contextmanager
-def _until(network: Network, go_on: Callable[[], bool]) -> Iterator[None]:
-    """Whatever asks the network is ended once it shall not go on."""
-
-    def check(*_: object) -> None:
-        if not go_on():
-            raise _TimeIsUp
-
-    hook = network.register_forward_pre_hook(check)
-    try:
-        yield
-    finally:
-        hook.remove()
+    return tuple(
+        (ball.radius, robust_accuracy(network, some, pgd_attack(ball, ball.radius / 4, 10)), len(some))
+        for ball in question.balls
+    )
 
 
 def _as_judged(subject: Subject, some: Examples) -> Finding:
@@ -121,15 +142,14 @@ def missed_by_gradients(points: dict[str, Array], attacks: Sequence[Finder]) -> 
     return replace(found, name="black box of AutoAttack")
 
 
-def with_stand_in(points: dict[str, Array], moved: dict[str, Array], question: Question, number: int) -> Finding:
+def with_stand_in(points: dict[str, Array], moved: Moved, question: Question, number: int) -> Finding:
     """Whoever was broken counts as broken, from the ball on that holds the place."""
-    distance, standing = moved["distance"], points["breaks"] == len(question.balls)
+    distance, standing = moved.distance, points["breaks"] == len(question.balls)
     broken = standing & np.isfinite(distance)
     radii = [ball.radius for ball in question.balls]
     from_ball = np.minimum(np.searchsorted(radii, distance[broken] * (1 - 1e-5)), len(radii) - 1)
+    # NaN, where there is no certificate, refutes nothing.
+    check_certificates(*(torch.from_numpy(values) for values in (distance, points["certified"], points["row"])))
     points["breaks"][broken], points["by"][broken] = from_ball, number
     points["margin"] = np.minimum(points["margin"], distance)
-    # NaN, where there is no certificate, refutes nothing.
-    check_certificates(*(torch.from_numpy(points[name]) for name in ("margin", "certified", "row")))
-    kind = bytes(moved["kind"]).decode()
-    return stood_in(torch.from_numpy(~standing), torch.from_numpy(broken), kind, float(moved["agreement"][0]))
+    return stood_in(torch.from_numpy(~standing), torch.from_numpy(broken), moved.kind, moved.agreement)

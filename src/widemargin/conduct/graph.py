@@ -6,7 +6,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+MOST_STEPS = 100_000
+"""Operators in one file; a ResNet-152 has about 500."""
+MOST_STORED = 2**34
+"""Bytes of all tensors in one file, and of what one archive unpacks to."""
+LARGEST_VALUE = 2**28
+"""Numbers in what one operator makes, for two points or for the batch that a file was exported for."""
+MOST_ALIVE = 2**30
+"""Numbers in all that is kept between two operators, for as many points."""
+_READ_VALUES = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default}
+
+
+def sentence(problem: object) -> str:
+    """The first line of what was raised, without what a file could do to a terminal, at a length that can be read."""
+    lines = str(problem).splitlines() or [type(problem).__name__]
+    line = "".join(letter if letter.isprintable() else "?" for letter in lines[0])
+    return line if len(line) <= 300 else f"{line[:300]} ..."
 
 
 @dataclass(frozen=True)
@@ -21,15 +41,26 @@ class Step:
 
 @final
 class Graph(nn.Module):
-    """Weights are frozen parameters: what is audited is not trained.  A value is dropped once nothing reads it."""
+    """Weights are frozen parameters: what is audited is not trained.  A value is dropped once nothing reads it.
 
-    asks_for_shapes = True
-    """For whoever traces it: which calls it makes follows from the shape of its inputs, never from their values."""
+    `sizes` is what the file says of its inputs, batch first, None for any size: other points are refused, and a batch
+    of one size alone is filled up or split.  The first points of a shape are preceded by a trial, in which no operator
+    runs before it is known how much it makes.
+    """
 
-    def __init__(self, stored: Mapping[str, Tensor], steps: Sequence[Step], given: str, answer: str) -> None:
+    def __init__(
+        self,
+        stored: Mapping[str, Tensor],
+        steps: Sequence[Step],
+        given: str,
+        answer: str,
+        sizes: Sequence[int | None] | None = None,
+    ) -> None:
         super().__init__()
+        if sizes is not None and (not sizes or sizes[0] == 0):
+            raise ValueError(f"it must take batches of points, got inputs of sizes {list(sizes)}")
         _check_order(stored, steps, given, answer)
-        used = {name for step in steps for name in step.inputs}
+        used = {answer, *(name for step in steps for name in step.inputs)}
         # torch's names cannot hold a dot; the file's can.
         self._places = {name: f"stored{number}" for number, name in enumerate(stored) if name in used}
         for name, place in self._places.items():
@@ -39,17 +70,96 @@ class Graph(nn.Module):
                 self.register_buffer(place, stored[name])
         self._steps = tuple(zip(steps, _last_reads(steps, answer), strict=True))
         self._given, self._answer = given, answer
+        self._sizes = None if sizes is None else tuple(sizes)
+        self._tried = set[tuple[int, ...]]()
+
+    @property
+    def asks_for_rows(self) -> int | None:
+        """How many points it takes at once; None for any number."""
+        return self._sizes[0] if self._sizes else None
 
     def forward(self, inputs: Tensor) -> Tensor:
-        values: dict[str, Any] = {name: getattr(self, place) for name, place in self._places.items()}
-        values[self._given] = inputs
-        values[""] = None
+        # Whoever traces it gives no tensor, and has asked before.
+        if isinstance(inputs, Tensor) and len(inputs) and tuple(inputs.shape[1:]) not in self._tried:
+            self._try(inputs)
+        rows = self.asks_for_rows
+        if rows is None or inputs.shape[0] == rows:
+            return self._run(inputs)
+        return torch.cat([self._run(_filled_up(part, rows))[: len(part)] for part in inputs.split(rows)])
+
+    def _run(self, inputs: Tensor) -> Tensor:
+        values = self._begun(inputs)
         for step, read_last in self._steps:
-            outputs = step.run(*(values[name] for name in step.inputs))
-            values.update(zip(step.outputs, outputs, strict=False))
-            for name in read_last:
-                values.pop(name, None)
+            _take(values, step, read_last)
         return values[self._answer]  # type: ignore[no-any-return]
+
+    def _begun(self, inputs: Tensor) -> dict[str, Any]:
+        values: dict[str, Any] = {name: getattr(self, place) for name, place in self._places.items()}
+        return {**values, self._given: inputs, "": None}
+
+    def _try(self, inputs: Tensor) -> None:
+        """On zeros: what they come to does not matter."""
+        self._check_sizes(inputs)
+        rows = self.asks_for_rows or min(len(inputs), 2)
+        if rows * inputs[0].numel() > LARGEST_VALUE:
+            raise ValueError(f"its batches of {rows:,} points are too large, more than {LARGEST_VALUE:,} numbers")
+        values = self._begun(inputs.new_zeros((rows, *inputs.shape[1:])))
+        alive = 0
+        with torch.no_grad(), _Sized():
+            for step, read_last in self._steps:
+                dropped = self._numbers(values, read_last)
+                try:
+                    _take(values, step, read_last)
+                except Exception as problem:
+                    # Whatever torch has against what a file asks for.
+                    raise ValueError(f"its {sentence(step.operator)} cannot be computed: {sentence(problem)}") from None
+                alive += self._numbers(values, step.outputs) - dropped
+                if alive > MOST_ALIVE:
+                    raise ValueError(f"it keeps {alive:,} numbers at once for a few points, more than {MOST_ALIVE:,}")
+        if not isinstance(values.get(self._answer), Tensor):
+            raise ValueError("it must return logits as one tensor, got something else")
+        self._tried.add(tuple(inputs.shape[1:]))
+
+    def _numbers(self, values: Mapping[str, Any], names: Sequence[str]) -> int:
+        made = (values.get(name) for name in set(names) - self._places.keys())
+        return sum(value.numel() for value in made if isinstance(value, Tensor))
+
+    def _check_sizes(self, inputs: Tensor) -> None:
+        if self._sizes is None:
+            return
+        wanted, got = self._sizes[1:], tuple(inputs.shape[1:])
+        if len(wanted) != len(got) or any(a not in (None, b) for a, b in zip(wanted, got, strict=True)):
+            said = ", ".join("any" if size is None else str(size) for size in wanted)
+            raise ValueError(f"the file takes points of shape [{said}], got {list(got)}")
+
+
+def _take(values: dict[str, Any], step: Step, read_last: Sequence[str]) -> None:
+    outputs = step.run(*(values[name] for name in step.inputs))
+    values.update((name, value) for name, value in zip(step.outputs, outputs, strict=False) if name)
+    for name in read_last:
+        values.pop(name, None)
+
+
+def _filled_up(points: Tensor, batch: int) -> Tensor:
+    """With copies of the last point, whose answers nobody reads."""
+    missing = batch - len(points)
+    return torch.cat([points, points[-1:].detach().expand(missing, *points.shape[1:])]) if missing else points
+
+
+@final
+class _Sized(TorchDispatchMode):
+    """Every operator is first asked for the sizes of what it would make, which costs no memory."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func not in _READ_VALUES:
+            nowhere = {"device": "meta"} if any(entry.name == "device" for entry in func._schema.arguments) else {}
+            without = tree_map_only(Tensor, lambda tensor: tensor.to("meta"), (args, kwargs))
+            made = func(*without[0], **(without[1] | nowhere))
+            numbers = sum(value.numel() for value in tree_leaves(made) if isinstance(value, Tensor))
+            if numbers > LARGEST_VALUE:
+                raise ValueError(f"it would make {numbers:,} numbers, more than {LARGEST_VALUE:,}")
+        return func(*args, **kwargs)
 
 
 def _check_order(stored: Mapping[str, Tensor], steps: Sequence[Step], given: str, answer: str) -> None:
@@ -70,3 +180,14 @@ def _last_reads(steps: Sequence[Step], answer: str) -> list[tuple[str, ...]]:
         found.append(tuple(last))
         alive |= last
     return found[::-1]
+
+
+def check_count(steps: int) -> None:
+    if steps > MOST_STEPS:
+        raise ValueError(f"it must have at most {MOST_STEPS:,} operators, got {steps:,}")
+
+
+def batch_note(sizes: Sequence[int | None] | None) -> tuple[str, ...]:
+    if not sizes or sizes[0] is None:
+        return ()
+    return (f"it was exported for batches of exactly {sizes[0]} points, so points are asked in such batches",)

@@ -12,10 +12,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from widemargin.conduct.graph import Graph, Step
+from widemargin.conduct.graph import MOST_STEPS, MOST_STORED, Graph, Step, batch_note, check_count, sentence
 from widemargin.data.extras import needed
 
 _OLDEST = 7
+_MOST_AXES = 64
+_DEEPEST = 100
+"""Functions that call one another."""
+_OWN_DOMAINS = ("", "ai.onnx")
 _DTYPES = {
     1: torch.float32,
     2: torch.uint8,
@@ -163,9 +167,16 @@ def _dropout(node: Node, x: Tensor, ratio: Tensor | None = None, training: Tenso
     return x
 
 
+def _sizes(sizes: Tensor) -> list[int]:
+    """Sizes, axes or positions that an operator takes as a tensor."""
+    if sizes.numel() > _MOST_AXES or sizes.is_floating_point():
+        raise ValueError(f"sizes must be at most {_MOST_AXES} whole numbers, got {list(sizes.shape)} of {sizes.dtype}")
+    return [int(size) for size in sizes.flatten().tolist()]
+
+
 def _axes(node: Node, axes: Tensor | None) -> list[int] | None:
-    found = node.get("axes") if axes is None else axes.flatten().tolist()
-    return None if found is None else [int(axis) for axis in found]
+    found = node.get("axes") if axes is None else _sizes(axes)
+    return None if found is None else [int(axis) for axis in found[:_MOST_AXES]]
 
 
 def _reduced(function: Callable[[Tensor, list[int], bool], Tensor]) -> Operator:
@@ -187,7 +198,7 @@ def _flatten(node: Node, x: Tensor) -> Tensor:
 
 
 def _reshape(node: Node, x: Tensor, shape: Tensor) -> Tensor:
-    sizes = shape.tolist()
+    sizes = _sizes(shape)
     if not node.get("allowzero", 0):
         sizes = [x.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)]
     return x.reshape(sizes)
@@ -210,7 +221,8 @@ def _gather(node: Node, x: Tensor, positions: Tensor) -> Tensor:
     axis = node.get("axis", 0) % x.ndim
     positive = torch.where(positions < 0, positions + x.shape[axis], positions)
     found = x.index_select(axis, positive.flatten())
-    return found.reshape(*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :])
+    # In one tuple, which may be empty: a single size has no shape.
+    return found.reshape((*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :]))
 
 
 def _clip(node: Node, x: Tensor, least: Tensor | None = None, most: Tensor | None = None) -> Tensor:
@@ -244,7 +256,7 @@ OPERATORS: dict[str, Operator] = {
     "Elu": lambda node, x: F.elu(x, node.get("alpha", 1.0)),
     "Erf": _plain(torch.erf),
     "Exp": _plain(torch.exp),
-    "Expand": lambda node, x, shape: x.expand(torch.broadcast_shapes(x.shape, shape.tolist())),
+    "Expand": lambda node, x, shape: x.expand(torch.broadcast_shapes(x.shape, _sizes(shape))),
     "Flatten": _flatten,
     "Gather": _gather,
     "Gemm": _gemm,
@@ -278,6 +290,13 @@ OPERATORS: dict[str, Operator] = {
 }
 
 
+_TAKE_SIZES = {
+    **dict.fromkeys(("Expand", "Reshape", "Squeeze", "Unsqueeze"), 1),
+    **dict.fromkeys((name for name in OPERATORS if name.startswith("Reduce")), 1),
+}
+"""From which of its inputs on an operator takes sizes or axes."""
+
+
 @dataclass(frozen=True)
 class _Run:
     operator: Operator
@@ -295,27 +314,32 @@ def read_onnx(path: Path) -> tuple[Graph, tuple[str, ...]]:
         if not model.graph.node:
             raise ValueError("it holds no operators")
     except Exception as problem:
-        raise ValueError(f"{path} must be a whole ONNX file, got {' '.join(str(problem).split())}") from None
+        # Of protobuf, which raises its own.
+        raise ValueError(f"{path} must be a whole ONNX file, got {sentence(problem)}") from None
     try:
         return _graph(onnx, model, path.parent)
-    except (ValueError, TypeError, KeyError, AttributeError, OSError) as problem:
-        raise ValueError(f"{path} cannot be audited: {' '.join(str(problem).split())}") from None
+    except Exception as problem:
+        # Whatever a reader raises of a file that anybody may have written.
+        raise ValueError(f"{path} cannot be audited: {sentence(problem)}") from None
 
 
 def _graph(onnx: Any, model: Any, folder: Path) -> tuple[Graph, tuple[str, ...]]:
     if model.functions:
+        _check_functions(model)
         model = needed("onnx.inliner", "'widemargin[onnx]'", "an .onnx file").inline_local_functions(model)
-    opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+    check_count(len(model.graph.node))
+    opset = max((entry.version for entry in model.opset_import if entry.domain in _OWN_DOMAINS), default=0)
     if opset < _OLDEST:
         raise ValueError(f"its operators must be of version {_OLDEST} or later, got {opset}: export it again")
     graph = model.graph
-    stored = {tensor.name: _tensor(onnx, tensor, folder) for tensor in graph.initializer}
+    stores = _Stores(onnx, folder)
+    stored = {tensor.name: stores.tensor(tensor) for tensor in graph.initializer}
     steps = []
     for node in graph.node:
         attributes = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
-        known = node.domain in ("", "ai.onnx")
+        known = node.domain in _OWN_DOMAINS
         if known and node.op_type == "Constant":
-            stored[node.output[0]] = _constant(onnx, attributes, folder)
+            stored[node.output[0]] = stores.constant(attributes)
         elif known and node.op_type in OPERATORS:
             run = _Run(OPERATORS[node.op_type], Node(attributes, opset))
             # Second outputs, such as a Dropout's mask, are not made; whoever reads one is refused.
@@ -325,13 +349,56 @@ def _graph(onnx: Any, model: Any, folder: Path) -> tuple[Graph, tuple[str, ...]]
     given = [value for value in graph.input if value.name not in stored]
     if len(given) != 1 or len(graph.output) != 1:
         raise ValueError(f"it must have one input and one output, got {len(given)} and {len(graph.output)}")
+    _check_sizes(steps, given[0].name)
     answer, notes = graph.output[0].name, tuple[str, ...]()
     if steps and steps[-1].operator == "Softmax" and steps[-1].outputs == (answer,) and _over_classes(steps[-1]):
         answer, notes = steps.pop().inputs[0], ("its last softmax was left off, so that it returns logits",)
-    dims = given[0].type.tensor_type.shape.dim
-    if dims and dims[0].HasField("dim_value"):
-        notes = (*notes, f"it was exported for batches of exactly {dims[0].dim_value} points")
-    return Graph(stored, steps, given[0].name, answer), notes
+    sizes = _declared(given[0].type.tensor_type)
+    return Graph(stored, steps, given[0].name, answer, sizes), (*notes, *batch_note(sizes))
+
+
+def _declared(kind: Any) -> list[int | None] | None:
+    """What the file says of its inputs; sizes with a name or without a number may be any."""
+    if not kind.HasField("shape"):
+        return None
+    sizes = [size.dim_value if size.HasField("dim_value") else None for size in kind.shape.dim]
+    # Some exporters write an unknown size as 0 or -1.
+    return [size if size is not None and size > 0 else None for size in sizes]
+
+
+def _check_functions(model: Any) -> None:
+    """Functions call functions: how much they come to is counted before they are written out."""
+    bodies = {(function.domain, function.name): function.node for function in model.functions}
+    known: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def size(nodes: Any, within: tuple[tuple[str, str], ...]) -> tuple[int, int]:
+        """Operators and bytes."""
+        steps, content = 0, 0
+        for node in nodes:
+            called = (node.domain, node.op_type)
+            if called in within or len(within) > _DEEPEST:
+                raise ValueError(f"its functions must not call themselves, nor more than {_DEEPEST} deep")
+            if called in bodies and called not in known:
+                known[called] = size(bodies[called], (*within, called))
+            more = known.get(called, (1, node.ByteSize()))
+            steps, content = steps + more[0], content + more[1]
+            if steps > MOST_STEPS or content > MOST_STORED:
+                raise ValueError(f"its functions must come to at most {MOST_STEPS:,} operators, got more")
+        return steps, content
+
+    size(model.graph.node, ())
+    for function in model.functions:
+        size(function.node, ())
+
+
+def _check_sizes(steps: Sequence[Step], given: str) -> None:
+    """What follows the inputs' values decides no shape, so that what was tried once holds for all inputs."""
+    follow = {given}
+    for step in steps:
+        if step.operator in _TAKE_SIZES and not follow.isdisjoint(step.inputs[_TAKE_SIZES[step.operator] :]):
+            raise ValueError(f"the sizes that its {step.operator} takes must not depend on its input's values")
+        if step.operator != "Shape" and not follow.isdisjoint(step.inputs):
+            follow.update(step.outputs)
 
 
 def _over_classes(step: Step) -> bool:
@@ -339,19 +406,43 @@ def _over_classes(step: Step) -> bool:
     return step.run.node.get("axis", -1) in (1, -1)
 
 
-def _constant(onnx: Any, attributes: Mapping[str, Any], folder: Path) -> Tensor:
-    ((kind, value),) = attributes.items()
-    if kind == "value":
-        return _tensor(onnx, value, folder)
-    if kind in ("value_int", "value_ints", "value_float", "value_floats"):
-        return torch.tensor(value, dtype=torch.int64 if "int" in kind else torch.float32)
-    raise ValueError(f"a Constant with {kind} is not known here")
+@dataclass
+class _Stores:
+    """Reads the tensors of one file, as long as they are not too large together."""
 
+    onnx: Any
+    folder: Path
+    left: int = MOST_STORED
 
-def _tensor(onnx: Any, tensor: Any, folder: Path) -> Tensor:
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+    def constant(self, attributes: Mapping[str, Any]) -> Tensor:
+        ((kind, value),) = attributes.items()
+        if kind == "value":
+            return self.tensor(value)
+        if kind in ("value_int", "value_ints", "value_float", "value_floats"):
+            return torch.tensor(value, dtype=torch.int64 if "int" in kind else torch.float32)
+        raise ValueError(f"a Constant with {kind} is not known here")
+
+    def tensor(self, tensor: Any) -> Tensor:
+        if any(size < 0 for size in tensor.dims):
+            raise ValueError(f"the sizes of its {tensor.name!r} must be 0 or more, got {list(tensor.dims)}")
+        self.left -= math.prod(tensor.dims) * _DTYPES[tensor.data_type].itemsize
+        if self.left < 0:
+            raise ValueError(f"its tensors must have at most {MOST_STORED:,} bytes, got more with {tensor.name!r}")
+        if tensor.data_location == self.onnx.TensorProto.EXTERNAL:
+            self._check_external(tensor)
+        # A copy: the array may be a view of the file's own bytes.
+        return torch.from_numpy(self.onnx.numpy_helper.to_array(tensor, str(self.folder)).copy())
+
+    def _check_external(self, tensor: Any) -> None:
         location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
-        if not location or not (folder / location).resolve().is_relative_to(folder.resolve()):
+        if not location or not (self.folder / location).resolve().is_relative_to(self.folder.resolve()):
             raise ValueError(f"its weights must lie in its own folder, got {location!r}")
-    # A copy: the array may be a view of the file's own bytes.
-    return torch.from_numpy(onnx.numpy_helper.to_array(tensor, str(folder)).copy())
+        path = self.folder / location
+        if not path.is_file():
+            raise ValueError(f"its weights are in {location!r}, which is not beside it: copy that file there, too")
+        said = {entry.key: int(entry.value) for entry in tensor.external_data if entry.key in ("offset", "length")}
+        size = math.prod(tensor.dims) * _DTYPES[tensor.data_type].itemsize
+        if said.get("length", size) != size or said.get("offset", 0) < 0:
+            raise ValueError(f"its {tensor.name!r} must have {size} bytes in {location!r}, got {said.get('length')}")
+        if said.get("offset", 0) + size > path.stat().st_size:
+            raise ValueError(f"its weights in {location!r} are cut short")

@@ -7,8 +7,9 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, final
 
-from torch import Generator, nn
+from torch import Generator, Tensor, fx, nn
 
 from widemargin.rng import Rng
 
@@ -44,6 +45,8 @@ class OwnNetwork:
             raise ValueError(
                 f"{self.name}() of {self.path} must make a network without arguments, got {problem!r}"
             ) from problem
+        # The network that torch.compile was given answers the same, has its own names, and can be traced.
+        network = getattr(network, "_orig_mod", network)
         if not isinstance(network, nn.Module):
             raise ValueError(f"{self.name}() of {self.path} must be a torch.nn.Module, got a {type(network).__name__}")
         return network
@@ -61,6 +64,32 @@ class OwnNetwork:
             names = ", ".join(name for name in vars(module) if not name.startswith("_"))
             raise ValueError(f"{self.path} must have a class or function {self.name}, got {names}")
         return getattr(module, self.name)  # type: ignore[no-any-return]
+
+
+@final
+class AsLogits(nn.Module):
+    """A network of others, asked for logits: what it is given is a copy, for it may overwrite it.
+
+    It may return them as `.logits` of an object, or as the only entry of a tuple.
+    """
+
+    def __init__(self, network: nn.Module, name: str) -> None:
+        super().__init__()
+        self.network = network
+        self.name = name
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        answer: Any = self.network(inputs.clone())
+        # Whoever traces it gives and takes no tensors.
+        if isinstance(answer, Tensor | fx.Proxy):
+            return answer  # type: ignore[return-value]
+        found = answer[0] if isinstance(answer, tuple | list) and len(answer) == 1 else getattr(answer, "logits", None)
+        if not isinstance(found, Tensor):
+            raise ValueError(
+                f"{self.name} must return logits as one tensor, got a {type(answer).__name__}: let its forward return "
+                "the logits alone"
+            )
+        return found
 
 
 def _digest(path: Path) -> str:

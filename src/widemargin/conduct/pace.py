@@ -1,12 +1,17 @@
-"""How far is an audit with the points under way?  Counted in the network's answers, which are what takes the time."""
+"""How far is an audit with the points under way, and how long may they take?  Counted in the network's answers."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
+
+from widemargin.measure.autoattack import under_attack
+from widemargin.uncertainty.network import Network
 
 Tick = Callable[[int, int], None]
 """Told how many points are done, and of how many; those under way count by their share."""
@@ -14,6 +19,53 @@ FIRST_GUESS = 5_000
 """Answers that a point takes, until some are done: of those that stand most are Square's."""
 PROOF = 1_000
 """Answers that take about as long as one point's certificate."""
+
+# Of a point that no attack breaks, by the steps of the standard's attacks: in its ball, and there for each target.
+_SLOPES, _SLOPES_FOR_TARGET = 100, 200
+_ANSWERS, _ANSWERS_FOR_TARGET = 5_000, 100
+# Of every point: the attacks without a radius, as they were counted.
+_SLOPES_WITHOUT_RADIUS, _ANSWERS_WITHOUT_RADIUS = 700, 500
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds that a point takes in one pass, forward alone and with the way back."""
+
+    answer: float
+    slope: float
+
+    def of_point(self, classes: int) -> float:
+        """Seconds that a point may take which stands: for all attacks, in one ball, since it stands in the largest."""
+        targets = min(9, classes - 1)
+        slopes = _SLOPES_WITHOUT_RADIUS + _SLOPES + targets * _SLOPES_FOR_TARGET
+        answers = _ANSWERS_WITHOUT_RADIUS + _ANSWERS + targets * _ANSWERS_FOR_TARGET
+        return slopes * self.slope + answers * self.answer
+
+
+def cost(judge: Network, climbed: Network, inputs: Tensor) -> Cost:
+    """Each pass twice, of which the quicker counts: the first may have to prepare something."""
+
+    def slope() -> None:
+        points = inputs.detach().requires_grad_()
+        with torch.enable_grad():
+            climbed(points).sum().backward(inputs=[points])
+
+    with under_attack(judge), under_attack(climbed), torch.no_grad():
+        answer = _seconds(lambda: judge(inputs))
+        try:
+            return Cost(answer / len(inputs), _seconds(slope) / len(inputs))
+        except Exception:
+            # No gradients: that will be said by the attacks that need them.
+            return Cost(answer / len(inputs), answer / len(inputs))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    took = []
+    for _ in range(2):
+        begun = time.monotonic()
+        work()
+        took.append(time.monotonic() - begun)
+    return min(took)
 
 
 @dataclass(eq=False)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
-import operator
+import math
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
-from widemargin.conduct.graph import Graph, Step
+from widemargin.conduct.archive import Archive, named_tensors, unpickled
+from widemargin.conduct.aten import FRESH, OPERATORS, OVERWRITING, positional
+from widemargin.conduct.graph import Graph, Step, batch_note, check_count, sentence
 
 _DTYPES = {
     1: torch.uint8,
@@ -36,20 +37,9 @@ _FORMATS = {
     3: torch.channels_last_3d,
     4: torch.preserve_format,
 }
-_ARITHMETIC = ["add", "sub", "mul", "floordiv", "mod", "truediv", "neg", "eq", "ne", "lt", "le", "gt", "ge", "getitem"]
-_OPERATORS: dict[str, Callable[..., Any]] = {f"_operator.{name}": getattr(operator, name) for name in _ARITHMETIC}
-# Of aten's private operators, those that exports contain; others may not check what they are given.
-_PRIVATE = {
-    "_softmax",
-    "_log_softmax",
-    "_native_batch_norm_legit_no_training",
-    "_to_copy",
-    "_unsafe_view",
-    "_adaptive_avg_pool2d",
-    "_adaptive_avg_pool3d",
-}
 # What export checks while tracing: dtypes, devices and sizes of the day.
 _ASSERTIONS = ("_assert_", "sym_constrain_range")
+_WHILE_TRAINING = ("train", "training", "dropout_p")
 _LEGACY = {"weights": "serialized_state_dict.pt", "constants": "serialized_constants.pt"}
 
 
@@ -75,42 +65,57 @@ class _Call:
 
 
 def read_pt2(path: Path) -> tuple[Graph, tuple[str, ...]]:
-    """ValueError in one sentence if it is none, or would have to run more than aten's operators."""
+    """ValueError in one sentence if it is none, or would have to run more than the operators of `aten.py`."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return _read(archive)
+            return _read(Archive(archive, path.stat().st_size))
     except ValueError as problem:
-        raise ValueError(f"{path} cannot be audited: {_line(problem)}") from None
-    except (OSError, zipfile.BadZipFile, EOFError, KeyError, TypeError, IndexError, AttributeError) as problem:
-        raise ValueError(f"{path} must be a whole file of torch.export.save, got {_line(repr(problem))}") from None
+        raise ValueError(f"{path} cannot be audited: {sentence(problem)}") from None
     except RuntimeError as problem:
-        raise ValueError(f"{path} is damaged: {_line(problem)}") from None
+        raise ValueError(f"{path} is damaged: {sentence(problem)}") from None
+    except Exception as problem:
+        # Whatever a reader raises of a file that anybody may have written.
+        raise ValueError(f"{path} must be a whole file of torch.export.save, got {sentence(repr(problem))}") from None
 
 
-def _line(problem: object) -> str:
-    return str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-
-
-def _read(archive: zipfile.ZipFile) -> tuple[Graph, tuple[str, ...]]:
-    names = archive.namelist()
+def _read(archive: Archive) -> tuple[Graph, tuple[str, ...]]:
+    names = archive.names
     if any("data/aotinductor/" in name for name in names):
         raise ValueError("it holds compiled code: export the network with torch.export.save alone")
     programs = [name for name in names if re.search(r"(^|/)(models/[^/]+|serialized_exported_program)\.json$", name)]
     if len(programs) != 1:
         raise ValueError(f"it must hold one exported program, got {len(programs)}: it may be cut short")
-    program = json.loads(archive.read(programs[0]))
-    module = program["graph_module"]
+    module = archive.json(programs[0])["graph_module"]
+    check_count(len(module["graph"]["nodes"]))
     stored, given = _inputs(archive, programs[0], module["signature"]["input_specs"])
     answer = _answer(module["signature"]["output_specs"])
     steps = [step for node in module["graph"]["nodes"] if (step := _step(node, given)) is not None]
+    _check_overwriting(steps, answer)
     steps, answer, notes = _without_softmax(steps, answer)
-    rows = module["graph"]["tensor_values"][given]["sizes"][0]
-    if "as_int" in rows:
-        notes += (f"it was exported for batches of exactly {rows['as_int']} points",)
-    return Graph(stored, steps, given, answer), notes
+    sizes = [_size(size) if "as_int" in size else None for size in module["graph"]["tensor_values"][given]["sizes"]]
+    return Graph(stored, steps, given, answer, sizes), (*notes, *batch_note(sizes))
 
 
-def _inputs(archive: zipfile.ZipFile, program: str, specs: Sequence[Any]) -> tuple[dict[str, Tensor], str]:
+def _size(argument: Mapping[str, Any]) -> int:
+    size = argument["as_int"]
+    if type(size) is not int or not 0 <= size < 2**63:
+        raise ValueError(f"a size must be a whole number from 0 on, got {size!r}")
+    return size
+
+
+def _check_overwriting(steps: Sequence[Step], answer: str) -> None:
+    """What overwrites a value is replaced by what does not: the same, if nothing else reads the value."""
+    makers = {name: step.operator for step in steps for name in step.outputs}
+    reads = Counter([*(name for step in steps for name in step.inputs), answer])
+    for step in steps:
+        if step.operator in OVERWRITING and (reads[step.inputs[0]] > 1 or makers.get(step.inputs[0]) not in FRESH):
+            raise ValueError(
+                f"its {step.operator} overwrites a value that may be read elsewhere: call run_decompositions() on the "
+                "exported program before saving it"
+            )
+
+
+def _inputs(archive: Archive, program: str, specs: Sequence[Any]) -> tuple[dict[str, Tensor], str]:
     weights, constants = (_tensors(archive, program, kind) for kind in ("weights", "constants"))
     stored, given = {}, []
     for spec in specs:
@@ -138,13 +143,13 @@ def _answer(specs: Sequence[Any]) -> str:
     return str(specs[0]["user_output"]["arg"]["as_tensor"]["name"])
 
 
-def _tensors(archive: zipfile.ZipFile, program: str, kind: str) -> dict[str, Tensor]:
+def _tensors(archive: Archive, program: str, kind: str) -> dict[str, Tensor]:
     if program.endswith("serialized_exported_program.json"):
         return _unpickled(archive.read(program.replace("serialized_exported_program.json", _LEGACY[kind])))
     root, _, model = program.removesuffix(".json").rpartition("models/")
-    if f"{root}data/{kind}/{model}.pt" in archive.namelist():
+    if f"{root}data/{kind}/{model}.pt" in archive.names:
         return _unpickled(archive.read(f"{root}data/{kind}/{model}.pt"))
-    config = json.loads(archive.read(f"{root}data/{kind}/{model}_{kind}_config.json"))["config"]
+    config = archive.json(f"{root}data/{kind}/{model}_{kind}_config.json")["config"]
     found = {}
     for name, payload in config.items():
         if payload["tensor_meta"] is None:
@@ -155,58 +160,43 @@ def _tensors(archive: zipfile.ZipFile, program: str, kind: str) -> dict[str, Ten
 
 
 def _unpickled(content: bytes) -> dict[str, Tensor]:
-    """With torch's reader that knows tensors and containers and nothing else."""
     if not content:
         return {}
     try:
-        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as problem:
-        raise ValueError(f"its pickle holds more than tensors, and could run code ({_line(problem)})") from None
-    found = {"tensor": found} if isinstance(found, Tensor) else found
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
-        raise ValueError("its pickle must hold named tensors, got something else")
-    return {str(name): value.detach() for name, value in found.items()}
+        found = unpickled(io.BytesIO(content), len(content))
+    except ValueError as problem:
+        raise ValueError(f"its pickle could run code or is damaged ({sentence(problem)})") from None
+    return named_tensors({"tensor": found} if isinstance(found, Tensor) else found)
 
 
 def _raw(content: bytes, meta: Mapping[str, Any]) -> Tensor:
-    sizes, strides = ([size["as_int"] for size in meta[key]] for key in ("sizes", "strides"))
-    if not content:
-        return torch.zeros(sizes, dtype=_DTYPES[meta["dtype"]])
-    flat = torch.frombuffer(bytearray(content), dtype=_DTYPES[meta["dtype"]])
-    return flat.as_strided(sizes, strides, meta["storage_offset"]["as_int"]).clone()
+    sizes, strides = ([_size(size) for size in meta[key]] for key in ("sizes", "strides"))
+    offset, dtype = _size(meta["storage_offset"]), _DTYPES[meta["dtype"]]
+    flat = torch.frombuffer(bytearray(content), dtype=dtype) if content else torch.zeros(0, dtype=dtype)
+    if len(sizes) != len(strides):
+        raise ValueError(f"a tensor must have as many strides as sizes, got {len(strides)} and {len(sizes)}")
+    numbers = math.prod(sizes)
+    end = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)) + 1 if numbers else 0
+    # A tensor that repeats its numbers would be larger than the file.
+    if max(numbers, end) > len(flat):
+        raise ValueError(f"a tensor of {sizes} must lie within its {len(flat)} stored numbers, got more")
+    return flat.as_strided(sizes, strides, offset if numbers else 0).clone()
 
 
 def _step(node: Mapping[str, Any], given: str) -> Step | None:
     target = str(node["target"])
     if target.removeprefix("torch.ops.aten.").startswith(_ASSERTIONS):
         return None
-    run = _target(target)
+    run = OVERWRITING[target] if target in OVERWRITING else OPERATORS.get(target)
+    if run is None:
+        raise ValueError(f"operator {target} is not one that is run from a file")
     arguments = [(argument["name"], _value(argument["arg"], given)) for argument in node["inputs"]]
-    if any(name in ("train", "training") and value is True for name, value in arguments):
+    if any(name in _WHILE_TRAINING and value not in (False, 0.0) for name, value in arguments):
         raise ValueError(f"its {target} is in train mode: call eval() before exporting")
     names = tuple(dict.fromkeys(name for _, value in arguments for name in _names(value)))
-    first = _positional(run, [name for name, _ in arguments])
+    first = positional(run, [name for name, _ in arguments])
     call = _Call(run, tuple(value for _, value in arguments[:first]), dict(arguments[first:]), names)
     return Step(target, call, names, tuple(name for output in node["outputs"] for name in _output_names(output)))
-
-
-def _positional(run: Callable[..., Any], given: Sequence[str]) -> int:
-    """How many of the first arguments go without their names, as whoever traces the network expects them."""
-    if not isinstance(run, OpOverload):
-        return len(given)
-    order = [argument.name for argument in run._schema.arguments if not argument.kwarg_only]
-    return next((i for i, (a, b) in enumerate(zip(given, order, strict=False)) if a != b), min(len(given), len(order)))
-
-
-def _target(target: str) -> Callable[..., Any]:
-    if target in _OPERATORS:
-        return _OPERATORS[target]
-    found = re.fullmatch(r"torch\.ops\.aten\.(\w+)\.(\w+)", target)
-    # The one public operator that opens files.
-    allowed = found is not None and found[1] != "from_file" and (not found[1].startswith("_") or found[1] in _PRIVATE)
-    if found is None or not allowed or not hasattr(torch.ops.aten, found[1]):
-        raise ValueError(f"operator {target} is not one that is run from a file")
-    return getattr(getattr(torch.ops.aten, found[1]), found[2])  # type: ignore[no-any-return]
 
 
 def _value(argument: Mapping[str, Any], given: str) -> Any:
@@ -222,8 +212,12 @@ def _value(argument: Mapping[str, Any], given: str) -> Any:
             return _Name(value["as_name"]) if "as_name" in value else _value(value, given)
         case "as_sym_ints" | "as_sym_floats" | "as_sym_bools" | "as_optional_tensors":
             return [_Name(item["as_name"]) if "as_name" in item else _value(item, given) for item in value]
-        case "as_int" | "as_ints" | "as_bool" | "as_bools" | "as_string" | "as_int_lists":
-            return value
+        case "as_int" | "as_bool" | "as_string":
+            return _plain(value, {"as_int": int, "as_bool": bool, "as_string": str}[kind])
+        case "as_ints" | "as_bools":
+            return [_plain(item, int if kind == "as_ints" else bool) for item in value]
+        case "as_int_lists":
+            return [[_plain(item, int) for item in items] for items in value]
         case "as_float":
             # Infinity is written as text.
             return float(value)
@@ -240,6 +234,12 @@ def _value(argument: Mapping[str, Any], given: str) -> Any:
     raise ValueError(
         f"an operator is given {kind.removeprefix('as_').replace('_', ' ')}, which is not read from a file"
     )
+
+
+def _plain(value: Any, kind: type) -> Any:
+    if type(value) is not kind or (kind is int and abs(value) >= 2**63):
+        raise ValueError(f"an operator must be given plain numbers or text, got {value!r}")
+    return value
 
 
 def _names(value: Any) -> list[str]:

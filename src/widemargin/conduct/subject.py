@@ -17,6 +17,8 @@ from widemargin.uncertainty.network import Network, in_eval_mode
 
 DIAGNOSED = 200
 """Points for the diagnoses, which need no more."""
+_TRIED = 32
+"""Points by which it is decided whether answers are probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +37,7 @@ class Subject:
     @cached_property
     def as_logs(self) -> bool:
         """Whether all answers are probabilities, of which no attack could climb anything."""
-        found = probabilities(self.network, self.examples.take(torch.arange(min(DIAGNOSED, len(self.examples)))))
+        found = probabilities(self.network, self.examples.take(torch.arange(min(_TRIED, len(self.examples)))))
         return found.numbers["share"] == 1 and found.numbers["lowest"] >= 0 and found.numbers["highest"] <= 1
 
     @cached_property

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin.conduct.description import plain
+from widemargin.data.batches import updates_per_epoch
 from widemargin.data.examples import Examples
 from widemargin.data.labelled import Labelled, Parts
 from widemargin.data.partly import PartlyLabelled
@@ -40,6 +41,15 @@ class Task:
     """What run.yaml will say."""
     left_out: str = ""
     """A sentence on rows that are not trained on, if there are such."""
+
+    @property
+    def updates(self) -> int:
+        """Of the whole plan."""
+        return self.plan.updates(len(self.train))
+
+    @property
+    def updates_per_epoch(self) -> int:
+        return updates_per_epoch(len(self.train), self.plan.batch)
 
 
 def task_of(

@@ -14,10 +14,16 @@ def check_points(points: Tensor) -> None:
         raise ValueError(f"points must be floating-point numbers, got {points.dtype}: call points.float()")
     if points.ndim < 2 or len(points) == 0:
         raise ValueError(f"points must have shape [batch, features...] and at least one row, got {list(points.shape)}")
+    check_features(points)
     finite = points.isfinite()
     if not finite.all():
         row = int((~finite).flatten(1).any(1).nonzero()[0])
         raise ValueError(f"points must be finite, got NaN or infinity in row {row}: drop or fill such rows first")
+
+
+def check_features(points: Tensor) -> None:
+    if points[0].numel() == 0:
+        raise ValueError(f"points must have at least one feature, got none in shape {list(points.shape)}: add some")
 
 
 def check_label_type(labels: Tensor) -> None:

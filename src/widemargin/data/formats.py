@@ -6,19 +6,23 @@ import gzip
 import hashlib
 import io
 import math
-import pickle
+import struct
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widemargin.data.extras import needed
+from widemargin.data.limits import MOST_UNPACKED, reason, size_of
+from widemargin.data.pickled import Refused, unpickled
 
 Pixels = NDArray[np.uint8]
 Classes = NDArray[np.int64]
+_MAT_HEADER, _MAT_ARRAY, _MAT_COMPRESSED, _MAT_NUMBERS = 128, 14, 15, range(6, 16)
+_PIECE, _PACKED_PIECE = 1 << 20, 1 << 16
+_IDX_AXES = 4
 
 
 @dataclass(frozen=True)
@@ -30,21 +34,31 @@ class File:
 
     @classmethod
     def read(cls, path: Path) -> File:
+        size_of(path, MOST_UNPACKED)
         try:
             content = path.read_bytes()
         except OSError as problem:
-            raise ValueError(f"{path} must be readable, got {problem}: see to its permissions") from None
-        if content[:2] == b"\x1f\x8b":
-            try:
-                content = gzip.decompress(content)
-            except (EOFError, OSError, zlib.error) as problem:
-                raise _damaged(path, "a whole gzip file", str(problem)) from None
-        return cls(path, content)
+            raise ValueError(f"{path} must be readable, got {problem.strerror}: see to its permissions") from None
+        return cls(path, _unzipped(content, path) if content[:2] == b"\x1f\x8b" else content)
 
     @property
     def md5(self) -> str:
         # The publishers give MD5; it tells versions apart and guards against accidents, not against enemies.
         return hashlib.md5(self.content, usedforsecurity=False).hexdigest()
+
+
+def _unzipped(content: bytes, path: Path) -> bytes:
+    """A piece at a time, so that a small file cannot become a huge one."""
+    found = bytearray()
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as zipped:
+            while piece := zipped.read(_PIECE):
+                found += piece
+                if len(found) > MOST_UNPACKED:
+                    raise _damaged(path, f"at most {MOST_UNPACKED:,} bytes once unzipped", "more")
+    except (EOFError, OSError, zlib.error) as problem:
+        raise _damaged(path, "a whole gzip file", reason(problem)) from None
+    return bytes(found)
 
 
 def idx_pair(images: File, labels: File) -> tuple[Pixels, Classes]:
@@ -62,12 +76,14 @@ def idx(file: File) -> Pixels:
     """An IDX array of bytes: two zeros, type 8, number of axes, big-endian lengths, then the bytes."""
     content = file.content
     axes = content[3] if len(content) > 3 else 0
-    if content[:3] != b"\0\0\x08" or len(content) < 4 + 4 * axes:
+    if content[:3] != b"\0\0\x08" or not 0 < axes <= _IDX_AXES or len(content) < 4 + 4 * axes:
         raise _damaged(
             file.path, "an IDX file of bytes", f"a file that begins with {content[:4].hex(' ') or 'nothing'}"
         )
     shape = np.frombuffer(content, ">u4", axes, 4).tolist()
     expected = 4 + 4 * axes + math.prod(shape)
+    if not 0 < math.prod(shape[1:]) <= MOST_UNPACKED:
+        raise _damaged(file.path, "an IDX file of bytes", f"shape {shape}")
     if len(content) != expected:
         raise _damaged(file.path, f"{expected:,} bytes for shape {shape}", f"{len(content):,}")
     return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape).copy()
@@ -85,14 +101,51 @@ def svhn(file: File) -> tuple[Pixels, Classes]:
     """Cropped digits: X [32, 32, 3, N], y [N, 1] where 10 means the digit 0."""
     loadmat = needed("scipy.io", "scipy", "reading SVHN's .mat files").loadmat
     try:
-        found = loadmat(io.BytesIO(file.content), variable_names=["X", "y"])
+        found = loadmat(io.BytesIO(_plain_mat(file.content)), variable_names=["X", "y"])
         pixels, labels = found["X"], found["y"]
     except Exception as problem:
-        raise _damaged(file.path, "a .mat file with X and y", repr(problem)) from None
+        # A library meets a file of anybody's making, and raises what it likes.
+        raise _damaged(file.path, "a .mat file with X and y", reason(problem)) from None
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or labels.dtype.kind not in "iu":
         raise _damaged(file.path, "X of bytes with 4 axes and whole numbers y", f"{pixels.dtype} {list(pixels.shape)}")
     classes = labels.reshape(-1).astype(np.int64)
     return _matching(np.ascontiguousarray(pixels.transpose(3, 2, 0, 1)), np.where(classes == 10, 0, classes), file.path)
+
+
+def _plain_mat(content: bytes) -> bytes:
+    """The same file uncompressed, if it holds nothing but arrays of numbers.
+
+    So every count in it is one of bytes that are there, and nothing is inside anything else.
+    """
+    order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
+    if order is None:
+        raise ValueError("no .mat file of version 5")
+    plain, place = bytearray(content[:_MAT_HEADER]), _MAT_HEADER
+    while place < len(content):
+        kind, count = struct.unpack_from(f"{order}II", content, place)
+        end = place + 8 + count
+        if end > len(content):
+            raise ValueError("a file that is cut off")
+        begin = len(plain)
+        if kind == _MAT_COMPRESSED:
+            _inflate(content[place + 8 : end], plain)
+        else:
+            plain += content[place:end]
+        kind, inside, _, _, flags = struct.unpack_from(f"{order}5I", plain, begin)
+        if kind != _MAT_ARRAY or inside != len(plain) - begin - 8 or flags & 0xFF not in _MAT_NUMBERS:
+            raise ValueError("something else than an array of numbers")
+        place = end
+    return bytes(plain)
+
+
+def _inflate(packed: bytes, plain: bytearray) -> None:
+    unzip = zlib.decompressobj()
+    for place in range(0, len(packed), _PACKED_PIECE):
+        plain += unzip.decompress(packed[place : place + _PACKED_PIECE])
+        if len(plain) > MOST_UNPACKED:
+            raise ValueError(f"more than {MOST_UNPACKED:,} bytes once unzipped")
+    if not unzip.eof:
+        raise ValueError("a file that is cut off")
 
 
 def _cifar(batches: tuple[File, ...], key: bytes) -> tuple[Pixels, Classes]:
@@ -102,57 +155,21 @@ def _cifar(batches: tuple[File, ...], key: bytes) -> tuple[Pixels, Classes]:
 
 def _cifar_batch(file: File, key: bytes) -> tuple[Pixels, Classes]:
     try:
-        found = _ArraysOnly(io.BytesIO(file.content), encoding="bytes").load()
-        # Written anew with Python 3, a batch has text for its keys.
-        found = {name.encode() if isinstance(name, str) else name: value for name, value in found.items()}
+        found = unpickled(file.content)
         pixels = found[b"data"].array.reshape(-1, 3, 32, 32)
-        labels = np.array(found[key], np.int64)
-    except _Refused as refused:
+        labels = found[key]
+        if type(labels) is not list or any(type(label) is not int for label in labels):
+            raise ValueError("labels that are no list of whole numbers")
+        classes = np.array(labels, np.int64)
+    except Refused as refused:
         raise ValueError(
             f"{file.path} asks to run {refused}, but a data file may hold arrays and plain values only: it was not "
             "opened; replace it by the official file"
         ) from None
     except Exception as problem:
-        wanted = f"a CIFAR batch with data and {key.decode()}"
-        raise _damaged(file.path, wanted, repr(problem)) from None
-    return _matching(pixels, labels, file.path)
-
-
-class _Refused(Exception):
-    """What a pickle wanted and does not get."""
-
-
-class _Array:
-    """Stands in for numpy's array while unpickling, so that not even numpy's own code runs on a file's say."""
-
-    def __init__(self, *_: object) -> None:
-        self.array: Pixels = np.empty(0, np.uint8)
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        _, shape, _, fortran, content = state
-        self.array = np.frombuffer(content, np.uint8).reshape(shape, order="F" if fortran else "C")
-
-
-class _ByteType:
-    """Stands in for numpy's dtype, which must be the unsigned byte."""
-
-    def __init__(self, code: bytes | str, *_: object) -> None:
-        if code not in (b"u1", "u1"):
-            raise _Refused(f"numpy.dtype({code!r})")
-
-    def __setstate__(self, state: object) -> None:
-        """Byte order and the like: nothing that a byte has."""
-
-
-class _ArraysOnly(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> type:
-        if (module, name) == ("numpy", "dtype"):
-            return _ByteType
-        if (module, name) == ("numpy", "ndarray") or (
-            module in ("numpy.core.multiarray", "numpy._core.multiarray") and name == "_reconstruct"
-        ):
-            return _Array
-        raise _Refused(f"{module}.{name}")
+        # Whatever is wrong with a file shows at some opcode or other.
+        raise _damaged(file.path, f"a CIFAR batch with data and {key.decode()}", reason(problem)) from None
+    return _matching(pixels, classes, file.path)
 
 
 def _matching(pixels: Pixels, classes: Classes, path: Path) -> tuple[Pixels, Classes]:

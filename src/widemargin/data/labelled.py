@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
-from widemargin.data.checks import UNLABELLED, check_known_labels, check_labels, check_points
+from widemargin.data.checks import UNLABELLED, check_features, check_known_labels, check_labels, check_points
 from widemargin.shapes import Labels, Points
 
 ClassName = str | int | float
@@ -48,6 +48,7 @@ class Labelled:
             raise ValueError("a set or a part of one must have at least one example, got none: use more examples")
         if self.stored.is_floating_point():
             check_points(self.stored)
+        check_features(self.stored)
         check = check_known_labels if self.partly else check_labels
         check(self.labels, len(self.stored), self.classes)
 

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import math
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from widemargin.data.checks import UNLABELLED
+from widemargin.data.classes import numbered
 from widemargin.data.extras import needed
-from widemargin.data.labelled import Labelled, Origin, Parts
+from widemargin.data.labelled import ClassName, Labelled, Origin, Parts
+from widemargin.data.limits import (
+    MOST_PIXELS,
+    MOST_SCANS,
+    MOST_UNPACKED,
+    check_unpacked,
+    quoted,
+    reason,
+    size_of,
+)
+from widemargin.data.npz import npz_arrays
 from widemargin.data.splits import shared_parts
-from widemargin.data.tables import numbered, table
+from widemargin.data.tables import table
+
+Classes = tuple[NDArray[np.int64], tuple[ClassName, ...]]
+"""Numbers of classes, and their names."""
 
 
 class OwnFile(Protocol):
@@ -54,7 +76,8 @@ class Table:
     def read(self) -> Labelled:
         path = _existing(self.path)
         points, labels = table(path, self.label)
-        return _labelled(points, labels, path, f"column {self.label!r} of {path}")
+        what, advice = f"column {quoted(self.label)} of {path}", "name the column of the classes with --label"
+        return _labelled(points, numbered(labels, what, advice), path)
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,39 +101,27 @@ class Npz:
 
     def read(self) -> Labelled:
         path = _existing(self.path)
-        try:
-            # Opened here, because numpy leaves a file open that it cannot read.
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                there = list(file.files)
-                found = [file[name] for name in (self.x, self.y) if name in there]
-        except Exception as problem:
-            raise ValueError(
-                f"{path} must be an .npz file of plain arrays, got {problem!r}: write it with numpy.savez"
-            ) from None
-        if len(found) != 2:
-            raise ValueError(
-                f"{path} must hold the arrays {self.x!r} and {self.y!r}, got {', '.join(there)}: name yours"
-            )
-        points, labels = found
+        points, labels = npz_arrays(path, (self.x, self.y))
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = labels[:, 0]
         if labels.ndim != 1 or points.ndim < 2 or len(points) != len(labels):
             raise ValueError(
                 f"{path} must hold as many labels in one axis as examples, got {self.x!r} {list(points.shape)} and "
-                f"{self.y!r} {list(labels.shape)}"
+                f"{self.y!r} {list(labels.shape)}: store one label for each example"
             )
         if points.dtype.kind not in "biuf":
-            raise ValueError(f"{self.x!r} of {path} must hold real numbers, got {points.dtype}")
+            raise ValueError(f"{self.x!r} of {path} must hold real numbers, got {points.dtype}: encode it as numbers")
         if self.unlabelled is not None:
             labels = self._known(labels, path)
-        return _labelled(_channels_first(points, path), labels, path, f"{self.y!r} of {path}")
+        classes = numbered(labels, f"{self.y!r} of {path}", f"store the classes as {self.y!r}")
+        return _labelled(_channels_first(points, path), classes, path)
 
     def _known(self, labels: NDArray[Any], path: Path) -> NDArray[Any]:
         none = labels == self.unlabelled
         if labels.dtype.kind not in "iuf" or not none.any():
             raise ValueError(
-                f"{self.y!r} of {path} must hold {self.unlabelled} where there is no label, got none such: leave "
-                "`unlabelled` out"
+                f"{self.y!r} of {path} must hold {self.unlabelled} where there is no label, got none such: leave out "
+                "--unlabelled"
             )
         return np.where(none, np.nan, labels)
 
@@ -130,55 +141,85 @@ class ImageFolder:
     def __post_init__(self) -> None:
         if self.mode not in ("RGB", "L"):
             raise ValueError(f"ImageFolder.mode must be 'RGB' or 'L', got {self.mode!r}")
-        if self.size is not None and min(self.size) < 1:
-            raise ValueError(f"ImageFolder.size must be a height and a width of at least 1, got {self.size}")
+        if self.size is not None and (min(self.size) < 1 or math.prod(self.size) > MOST_PIXELS):
+            raise ValueError(
+                f"--size must be a height and a width of at least 1 and at most {MOST_PIXELS:,} pixels, got "
+                f"{' '.join(map(str, self.size))}"
+            )
 
     def read(self) -> Labelled:
         path = _existing(self.path)
+        if not path.is_dir():
+            raise ValueError(f"{path} must be a folder of images, an .npz, a .csv or a .parquet file, got another file")
         there = sorted(inside for inside in path.iterdir() if inside.is_dir() and not inside.name.startswith("."))
         folders = [folder for folder in there if folder.name != _NO_CLASS]
         if len(folders) < 2:
             raise ValueError(
-                f"{path} must hold a sub-folder of images for each of at least 2 classes, got {len(folders)}"
+                f"{path} must hold a sub-folder of images for each of at least 2 classes, got {len(folders)}: "
+                "sort the images into such"
             )
-        images: list[NDArray[np.uint8]] = []
-        classes, digest = [], hashlib.sha256()
+        files, classes = [], []
         for folder in there:
-            number = folders.index(folder) if folder in folders else UNLABELLED
-            files = sorted(file for file in folder.iterdir() if not _clutter(file.name))
-            if not files:
+            inside = sorted(file for file in folder.iterdir() if not _clutter(file.name))
+            if not inside:
                 raise ValueError(f"{folder} must hold images, got none: add some or remove the folder")
-            for file in files:
-                images.append(self._image(file, images[0].shape if images else None))
-                classes.append(number)
-                digest.update(f"{file.relative_to(path)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
-        pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous()
-        origin = Origin(str(path), digest.hexdigest()[:16])
+            files += inside
+            classes += [folders.index(folder) if folder in folders else UNLABELLED] * len(inside)
+        pixels, digest = self._images(files, path)
         names = tuple(folder.name for folder in folders)
-        return Labelled(pixels, torch.tensor(classes), names, origin, white=255, partly=len(there) > len(folders))
+        origin, partly = Origin(str(path), digest), len(there) > len(folders)
+        return Labelled(pixels, torch.tensor(classes), names, origin, white=255, partly=partly)
 
-    def _image(self, file: Path, shape: tuple[int, ...] | None) -> NDArray[np.uint8]:
+    def _images(self, files: list[Path], path: Path) -> tuple[Tensor, str]:
+        """Every pixel, and a digest of every file and its name."""
+        # Before any is read: one of them might be a pipe, or a disk.
+        packed = sum(size_of(file, MOST_UNPACKED) for file in files)
+        found: NDArray[np.uint8] = np.empty(0, np.uint8)
+        digest = hashlib.sha256()
+        for number, file in enumerate(files):
+            content = file.read_bytes()
+            digest.update(os.fsencode(file.relative_to(path)) + b"\0" + hashlib.sha256(content).digest())
+            image = self._image(file, content)
+            if number == 0:
+                check_unpacked(path, len(files) * image.size, packed)
+                found = np.empty((len(files), *image.shape), np.uint8)
+            if image.shape != found.shape[1:]:
+                raise ValueError(
+                    f"all images must have one size, got {found.shape[1]} x {found.shape[2]} and, in {file}, "
+                    f"{image.shape[0]} x {image.shape[1]} (height x width): give --size HEIGHT WIDTH"
+                )
+            found[number] = image
+        return torch.from_numpy(found).permute(0, 3, 1, 2).contiguous(), digest.hexdigest()[:16]
+
+    def _image(self, file: Path, content: bytes) -> NDArray[np.uint8]:
         image = needed("PIL.Image", "pillow", "a folder of images")
         turned = needed("PIL.ImageOps", "pillow", "a folder of images").exif_transpose
+        if content[:2] == b"\xff\xd8" and content.count(b"\xff\xda") > MOST_SCANS:
+            raise ValueError(f"{file} must have at most {MOST_SCANS} scans, got more: store it as a plain JPEG")
         try:
             # Named formats only: others, such as PostScript, are programs.
-            with image.open(file, formats=_FORMATS) as opened:
+            with _only_bombs_warned(image), image.open(io.BytesIO(content), formats=_FORMATS) as opened:
                 depth, upright = opened.mode, turned(opened)
                 if self.size is not None and upright.size != self.size[::-1]:
                     upright = upright.convert(self.mode).resize(self.size[::-1], image.Resampling.BILINEAR)
                 pixels = np.array(upright.convert(self.mode)).reshape(*upright.size[::-1], -1)
         except Exception as problem:
+            # A library meets a file of anybody's making, and raises what it likes.
             raise ValueError(
-                f"{file} must be a whole image ({', '.join(_FORMATS)}), got {problem!r}: replace or remove it"
+                f"{file} must be a whole image ({', '.join(_FORMATS)}), got {reason(problem)}: replace or remove it"
             ) from None
         if depth.startswith(("I", "F")):
             raise ValueError(f"{file} must have 8 bits per channel, got mode {depth}: convert it first")
-        if shape is not None and pixels.shape != shape:
-            raise ValueError(
-                f"all images must have one size, got {shape[0]} x {shape[1]} and, in {file}, {pixels.shape[0]} x "
-                f"{pixels.shape[1]} (height x width): give ImageFolder a size"
-            )
         return pixels
+
+
+@contextmanager
+def _only_bombs_warned(image: ModuleType) -> Iterator[None]:
+    """An image too large is an error, and an odd tag of a good photograph not even a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", image.DecompressionBombWarning)
+        yield
 
 
 _NO_CLASS = "unlabelled"
@@ -191,7 +232,8 @@ def _clutter(name: str) -> bool:
 
 
 def _existing(path: str) -> Path:
-    found = Path(path).expanduser()
+    # Unlike Path's own, it leaves a ~name of nobody as it is.
+    found = Path(os.path.expanduser(path))
     if not found.exists():
         raise ValueError(f"{found} does not exist: name a file or folder that does")
     return found
@@ -206,16 +248,22 @@ def _channels_first(points: NDArray[np.generic], path: Path) -> NDArray[np.gener
         return points
     if points.shape[3] in (1, 3, 4):
         return points.transpose(0, 3, 1, 2)
-    raise ValueError(f"images in {path} must have 1, 3 or 4 channels in axis 1 or 3, got shape {list(points.shape)}")
+    raise ValueError(
+        f"images in {path} must have 1, 3 or 4 channels in axis 1 or 3, got shape {list(points.shape)}: "
+        "bring them into that order"
+    )
 
 
-def _labelled(points: NDArray[np.generic], labels: NDArray[np.generic], path: Path, what: str) -> Labelled:
-    classes, names = numbered(labels, what)
+def _labelled(points: NDArray[Any], classes: Classes, path: Path) -> Labelled:
     picture = points.dtype == np.uint8 and points.ndim == 4
-    stored = np.ascontiguousarray(points, dtype=np.uint8 if picture else np.float32)
-    origin = Origin(str(path), hashlib.sha256(path.read_bytes()).hexdigest()[:16])
-    partly, white = bool((classes == UNLABELLED).any()), 255 if picture else 1
+    with np.errstate(over="ignore"):
+        # What is too large becomes infinite, and is refused as such.
+        stored = np.ascontiguousarray(points, dtype=np.uint8 if picture else np.float32)
+    with path.open("rb") as file:
+        origin = Origin(str(path), hashlib.file_digest(file, "sha256").hexdigest()[:16])
+    labels, names = classes
+    partly, white = bool((labels == UNLABELLED).any()), 255 if picture else 1
     try:
-        return Labelled(torch.from_numpy(stored), torch.from_numpy(classes), names, origin, white, partly)
+        return Labelled(torch.from_numpy(stored), torch.from_numpy(labels), names, origin, white, partly)
     except ValueError as problem:
         raise ValueError(f"{path}: {problem}") from None

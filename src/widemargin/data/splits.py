@@ -45,8 +45,8 @@ def published_parts(train: Labelled, test: Labelled, validation: int, fraction: 
     count = len(rest) if fraction == 1 else round(fraction * len(train))
     if not 1 <= count <= len(rest):
         raise ValueError(
-            f"the fraction must ask for 1..{len(rest)} of the training images, those that validation leaves, got "
-            f"{fraction}, which is {count}: choose less, or 1 for all"
+            f"the fraction (--fraction) must ask for 1..{len(rest)} of the training images, those that validation "
+            f"leaves, got {fraction}, which is {count}: choose less, or 1 for all"
         )
     kept = rest[stratified(train.labels[rest], count, Rng.seeded(seed, purpose="fraction"))]
     return Parts(train.take(kept), train.take(held), test)
@@ -72,7 +72,9 @@ def shared_parts(examples: Labelled, validation: float, test: float, seed: int) 
         if not 0 < share < 1 or validation + test >= 1:
             raise ValueError(f"the shares must be above 0 and leave some to train on, got {name} {share}")
         if round(share * len(examples)) == 0:
-            raise ValueError(f"{name} {share} of {len(examples)} examples is none: add examples or raise the share")
+            raise ValueError(
+                f"the {name} part must have at least one example, got {share} of {len(examples)}: add examples"
+            )
     rest, last = held_out(examples.labels, round(test * len(examples)), Rng.seeded(seed, purpose="test"))
     stays, held = held_out(
         examples.labels[rest], round(validation * len(examples)), Rng.seeded(seed, purpose="validation")

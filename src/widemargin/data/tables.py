@@ -3,122 +3,212 @@
 from __future__ import annotations
 
 import csv
+import itertools
+from array import array
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widemargin.data.checks import UNLABELLED
 from widemargin.data.extras import needed
-from widemargin.data.labelled import ClassName
+from widemargin.data.limits import (
+    MOST_COLUMNS,
+    MOST_LINE,
+    MOST_RATIO,
+    MOST_UNPACKED,
+    check_unpacked,
+    listed,
+    quoted,
+    reason,
+    short,
+    size_of,
+)
 
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
+_ROWS = 1 << 16
+"""That are read of a .parquet file at a time."""
+
+Features = NDArray[np.float32]
+Column = NDArray[Any]
+"""Numbers, or texts as objects: numpy's own texts all take the room of the longest, and lose a \\0 at their end."""
 
 
-def table(path: Path, label: str) -> tuple[NDArray[np.float32], NDArray[np.generic]]:
+def table(path: Path, label: str) -> tuple[Features, Column]:
     """Features [N, F] and labels [N]."""
-    readers = {".csv": _csv_columns, ".parquet": _parquet_columns}
+    size_of(path)
+    readers = {".csv": _csv, ".parquet": _parquet}
     if path.suffix not in readers:
         raise ValueError(f"a table must be a {' or '.join(readers)} file, got {path}")
-    columns = readers[path.suffix](path)
-    if label not in columns:
-        raise ValueError(f"{path} must have the column {label!r} of labels, got {', '.join(columns)}: name yours")
-    labels = columns.pop(label)
-    if not columns or len(labels) == 0:
-        raise ValueError(f"{path} must have at least one row and one column besides {label!r}, got none")
-    return np.stack([_numbers(values, name, path) for name, values in columns.items()], 1), labels
+    return readers[path.suffix](path, label)
 
 
-def numbered(labels: NDArray[np.generic], what: str) -> tuple[NDArray[np.int64], tuple[ClassName, ...]]:
-    """Classes 0..C-1 in the order of their names, whole numbers in the order of numbers; else UNLABELLED.
-
-    A class may be called "none" or "NA": only nothing at all, an empty text or NaN, is no label.
-    """
-    if labels.dtype.kind not in "biufU":
-        raise ValueError(f"{what} must hold numbers or text, got {labels.dtype}")
-    empty = labels == "" if labels.dtype.kind == "U" else labels != labels
-    found = np.full(len(labels), UNLABELLED, dtype=np.int64)
-    names, classes = np.unique(_whole_if_all_are(labels[~empty]), return_inverse=True)
-    if len(names) < 2:
-        raise ValueError(f"{what} must have at least 2 classes, got {', '.join(map(str, names.tolist())) or 'none'}")
-    found[~empty] = classes.reshape(-1)
-    return found, tuple(names.tolist())
-
-
-def _csv_columns(path: Path) -> dict[str, NDArray[Any]]:
+def _csv(path: Path, label: str) -> tuple[Features, Column]:
     try:
         # Spreadsheets begin a file with a mark that is no part of the first name.
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
+            return _rows((row for row in csv.reader(_lines(file)) if row), path, label)
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise ValueError(f"{path} must be a text file of comma-separated values, got {problem}") from None
-    if len(rows) < 2:
-        raise ValueError(f"{path} must have a line of names and at least one row, got {len(rows)} lines")
-    names = [name.strip() for name in rows[0]]
-    _check_names(names, path)
-    for number, row in enumerate(rows[1:], 1):
+        raise ValueError(f"{path} must be a text file of comma-separated values, got {reason(problem)}") from None
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    while line := file.readline(MOST_LINE):
+        if len(line) == MOST_LINE:
+            raise csv.Error(f"a line of more than {MOST_LINE:,} characters")
+        yield line
+
+
+def _rows(rows: Iterator[list[str]], path: Path, label: str) -> tuple[Features, Column]:
+    """A row at a time becomes numbers, so that no cell takes more room than it needs."""
+    names, first = [name.strip() for name in next(rows, [])], next(rows, None)
+    if first is None:
+        raise ValueError(
+            f"{path} must have a line of names and at least one row, got {1 if names else 0} lines: add rows"
+        )
+    _check_names(names, path, label)
+    place, numbers, labels, known = names.index(label), array("d"), list[str](), dict[str, str]()
+    for number, row in enumerate(itertools.chain([first], rows), 1):
         if len(row) != len(names):
             raise ValueError(f"every row of {path} must have {len(names)} values, got {len(row)} in row {number}")
-    columns = zip(*rows[1:], strict=True)
-    return {name: np.array([v.strip() for v in values]) for name, values in zip(names, columns, strict=True)}
+        text = row.pop(place).strip()
+        # Equal texts share their memory.
+        labels.append(known.setdefault(text, text))
+        try:
+            numbers.extend(map(float, row))
+        except ValueError:
+            column = next(column for column, cell in enumerate(row) if not _is_number(cell))
+            raise _unfit(row[column].strip(), number, names[column + (column >= place)], path) from None
+    del names[place]
+    return _float32(np.frombuffer(numbers).reshape(len(labels), -1), names, path), np.array(labels, object)
 
 
-def _parquet_columns(path: Path) -> dict[str, NDArray[Any]]:
-    parquet = needed("pyarrow.parquet", "pyarrow", "a .parquet file")
+def _parquet(path: Path, label: str) -> tuple[Features, Column]:
+    columns = _parquet_columns(path, label)
+    labels = columns.pop(label)
+    features = np.empty((len(labels), len(columns)))
+    for place, (name, values) in enumerate(columns.items()):
+        features[:, place] = _numbers(values, name, path)
+    return _float32(features, list(columns), path), labels
+
+
+def _parquet_columns(path: Path, label: str) -> dict[str, Column]:
+    arrow = needed("pyarrow", "pyarrow", "a .parquet file")
+    file_of = needed("pyarrow.parquet", "pyarrow", "a .parquet file").ParquetFile
+    size = size_of(path)
     try:
-        # No memory map and no threads: the file may be replaced while the result lives, and cores are the caller's.
-        found = parquet.ParquetFile(path).read(use_threads=False)
+        with file_of(path) as file:
+            schema, count = file.schema_arrow, file.metadata.num_rows
     except Exception as problem:
-        raise ValueError(f"{path} must be a whole .parquet file, got {str(problem).splitlines()[0]}") from None
-    _check_names(found.column_names, path)
-    columns = {}
-    for name in found.column_names:
-        values = _without_nulls(found.column(name).to_numpy())
-        text = values.dtype == object and all(isinstance(value, str) for value in values)
-        columns[name] = values.astype(np.str_) if text else values
-    return columns
-
-
-def _without_nulls(values: NDArray[Any]) -> NDArray[Any]:
-    """Nothing is "" among texts, as in a .csv file, and NaN among numbers, as pyarrow itself has it for most."""
-    known = [value for value in values if value is not None] if values.dtype == object else values
-    if len(known) == len(values):
-        return values
-    nothing = "" if any(isinstance(value, str) for value in known) else np.nan
-    filled = [nothing if value is None else value for value in values]
-    return np.array(filled, float if all(isinstance(value, bool) for value in known) else object)
-
-
-def _numbers(values: NDArray[Any], name: str, path: Path) -> NDArray[np.float32]:
-    if values.dtype.kind not in "biufU":
-        raise ValueError(f"column {name!r} of {path} must hold numbers, got {values.dtype}: leave it out or encode it")
+        # Like the one below: a library meets a file of anybody's making, and raises what it likes.
+        raise _no_parquet(path, problem) from None
+    _check_names(schema.names, path, label)
+    for field in schema:
+        if not _is_text(arrow, field.type) and not _is_number_type(arrow, field.type):
+            wanted = "numbers or text" if field.name == label else "numbers"
+            got = f"got {short(str(field.type))}: leave it out or encode it"
+            raise ValueError(f"column {quoted(field.name)} of {path} must hold {wanted}, {got}")
+    if count < 1:
+        raise ValueError(f"{path} must have at least one row, got none: add rows")
+    check_unpacked(path, 8 * count * len(schema), size)
+    texts = [field.name for field in schema if _is_text(arrow, field.type)]
+    total, pieces, known = 0, [], dict[str, str]()
     try:
-        with np.errstate(over="ignore"):
-            numbers = values.astype(np.float64).astype(np.float32)
+        # A text is kept once, however many rows have it.  No memory map and no threads: the file may be replaced while
+        # the result lives, and cores are the caller's.
+        with file_of(path, read_dictionary=texts) as file:
+            for piece in file.iter_batches(_ROWS, use_threads=False):
+                total += piece.nbytes
+                pieces.append([_values(arrow, column, known) for column in piece.columns])
+                if total > max(MOST_UNPACKED, MOST_RATIO * size):
+                    break
+        columns = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+    except Exception as problem:
+        raise _no_parquet(path, problem) from None
+    check_unpacked(path, total, size)
+    return dict(zip(schema.names, columns, strict=True))
+
+
+def _no_parquet(path: Path, problem: Exception) -> ValueError:
+    return ValueError(f"{path} must be a whole .parquet file, got {reason(problem)}: replace it")
+
+
+def _is_text(arrow: ModuleType, kind: Any) -> bool:
+    types = arrow.types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _is_number_type(arrow: ModuleType, kind: Any) -> bool:
+    types = arrow.types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return any(is_it(kind) for is_it in (types.is_integer, types.is_floating, types.is_boolean, types.is_null))
+
+
+def _values(arrow: ModuleType, column: Any, known: dict[str, str]) -> Column:
+    """Nothing is "" among texts, as in a .csv file, and NaN among numbers.  Equal texts share their memory."""
+    if _is_text(arrow, column.type):
+        column = column if arrow.types.is_dictionary(column.type) else column.dictionary_encode()
+        texts = [known.setdefault(text or "", text or "") for text in column.dictionary.to_pylist()]
+        places = column.indices.cast(arrow.int64()).fill_null(len(texts)).to_numpy(zero_copy_only=False)
+        return np.asarray(np.array([*texts, ""], object)[places])
+    column = column.dictionary_decode() if arrow.types.is_dictionary(column.type) else column
+    if column.null_count == len(column):
+        return np.full(len(column), np.nan)
+    if arrow.types.is_boolean(column.type) and column.null_count:
+        column = column.cast(arrow.uint8())
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _numbers(values: Column, name: str, path: Path) -> Column:
+    if values.dtype != object:
+        return values
+    try:
+        return np.array([float(value) for value in values])
     except ValueError:
         row = next(row for row, value in enumerate(values) if not _is_number(value))
-        raise _unfit(values, row, name, path) from None
-    if not np.isfinite(numbers).all():
-        raise _unfit(values, int((~np.isfinite(numbers)).argmax()), name, path)
+        raise _unfit(values[row], row + 1, name, path) from None
+
+
+def _float32(features: NDArray[np.float64], names: list[str], path: Path) -> Features:
+    with np.errstate(over="ignore"):
+        numbers = features.astype(np.float32)
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        row, column = divmod(int((~finite).argmax()), len(names))
+        raise _unfit(f"{features[row, column]:g}", row + 1, names[column], path)
     return numbers
 
 
-def _unfit(values: NDArray[Any], row: int, name: str, path: Path) -> ValueError:
-    got, column = str(values[row]), f"column {name!r} of {path}"
+def _unfit(got: str, row: int, name: str, path: Path) -> ValueError:
+    column = f"column {quoted(name)} of {path}"
     if got.lower() in _MISSING:
-        return ValueError(
-            f"{column} must have a value in every row, got {got!r} in row {row + 1}: fill or drop such rows"
-        )
+        return ValueError(f"{column} must have a value in every row, got {got!r} in row {row}: fill or drop such rows")
     if _is_number(got):
-        return ValueError(f"{column} must hold finite 32-bit numbers, got {got} in row {row + 1}")
-    return ValueError(f"{column} must hold numbers, got {got!r} in row {row + 1}: leave it out or encode it as numbers")
+        return ValueError(f"{column} must hold finite 32-bit numbers, got {got} in row {row}: scale or drop it")
+    return ValueError(
+        f"{column} must hold numbers, got {quoted(got)} in row {row}: leave it out or encode it as numbers"
+    )
 
 
-def _check_names(names: list[str], path: Path) -> None:
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ValueError(f"the columns of {path} must have different names, got {twice[0]!r} more than once")
+def _check_names(names: list[str], path: Path, label: str) -> None:
+    if len(names) > MOST_COLUMNS:
+        raise ValueError(f"{path} must have at most {MOST_COLUMNS:,} columns, got {len(names):,}: leave some out")
+    seen = set[str]()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"the columns of {path} must have different names, got {quoted(name)} more than once")
+        seen.add(name)
+    if label not in seen:
+        raise ValueError(
+            f"{path} must have the column {quoted(label)} of labels, got {listed(names)}: name yours with --label"
+        )
+    if len(names) == 1:
+        raise ValueError(
+            f"{path} must have at least one column besides {quoted(label)}, got none: add columns of numbers"
+        )
 
 
 def _is_number(text: str) -> bool:
@@ -127,14 +217,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _whole_if_all_are(labels: NDArray[Any]) -> NDArray[Any]:
-    """Text such as "10" sorts before "2", and 1.0 is no name for a class: whole numbers become such."""
-    if labels.dtype.kind == "U":
-        try:
-            return np.array([int(label) for label in labels])
-        except ValueError:
-            return labels
-    whole = labels.dtype.kind == "f" and (labels % 1 == 0).all()
-    return labels.astype(np.int64) if whole else labels

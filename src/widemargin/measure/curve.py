@@ -30,6 +30,10 @@ Attacks = Callable[[Ball], Sequence[Attack]]
 _ROUNDING = 1e-5
 
 
+class Refuted(ValueError):
+    """A certificate does not hold: a wrong place was found inside of what it covers."""
+
+
 @dataclass(frozen=True, eq=False)
 class Progress:
     """All that is known so far, of every point, as plain tensors in main memory: hand it back in to go on from here."""
@@ -276,7 +280,7 @@ def check_certificates(distance: Tensor, certified: Tensor, numbers: Tensor) -> 
     refuted = ((distance > 0) & (distance < certified * (1 - 1e-4))).nonzero()[:, 0]
     if len(refuted):
         one = int(refuted[0])
-        raise ValueError(
+        raise Refuted(
             f"point {int(numbers[one])} is certified up to {float(certified[one]):.6g}, but a wrong place was found at "
             f"{float(distance[one]):.6g}: the certificate does not hold for this network"
         )

@@ -28,6 +28,7 @@ Tick = Callable[[int], None]
 """Told after every batch how many points are done."""
 NOBODY = -1
 _WORTH_POLISHING = 1.1
+_STARTS, _FEW_FEATURES = 8, 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,17 +96,23 @@ class Distances:
         return {repr(attack): int((self.by == i).sum()) for i, attack in enumerate(self.attacks)}
 
 
-def shortest_attacks(norm: Norm, box: Box, classes: int, rows_at_once: int = ENOUGH_ROWS) -> tuple[ShortestAttack, ...]:
+def shortest_attacks(
+    norm: Norm, box: Box, classes: int, rows_at_once: int = ENOUGH_ROWS, starts: int = 1
+) -> tuple[ShortestAttack, ...]:
     """Four, because each fails on some networks: the least of them all is the margin.
 
-    The best comes first: what the others find is followed to the boundary only where it may be nearer.  APGD comes
-    last, in balls inside of what the others found.
-    `rows_at_once` bounds the memory: see `ShortestFAB`.
+    APGD comes last, in balls inside of what the others found.
+    `rows_at_once` bounds the memory: see `ShortestFAB`.  How many `starts` are cheap: see `starts_of`.
     """
     targets = min(3, classes - 1)
     untargeted = DDN(box) if norm is L2 else FMN(norm, box, steps=50)
     fab = ShortestFAB(norm(1.0, box), targets, steps=20, rows_at_once=min(rows_at_once, ENOUGH_ROWS))
-    return (FMN(norm, box, targets=targets), untargeted, fab, BisectedAPGD(norm, box))
+    return (FMN(norm, box, targets=targets, starts=starts), untargeted, fab, BisectedAPGD(norm, box))
+
+
+def starts_of(inputs: Points) -> int:
+    """From how many places a search begins: of a table a few more rows cost nothing, of images as much as the first."""
+    return _STARTS if inputs.ndim == 2 and inputs.shape[1] <= _FEW_FEATURES else 1
 
 
 def distances(
@@ -125,7 +132,7 @@ def distances(
     """
     check_alone(network)
     with under_attack(network):
-        made = shortest_attacks(norm, box, class_count(network, examples), rows) if attacks is None else tuple(attacks)
+        made = _default(network, examples, norm, box, rows) if attacks is None else tuple(attacks)
         if not made:
             raise ValueError("distances need at least one attack, got none")
         found = []
@@ -136,6 +143,11 @@ def distances(
                 tick(int(numbers[-1]) + 1)
     distance, places, by = (torch.cat(parts) for parts in zip(*found, strict=True))
     return Distances(distance, places, by, norm, box, made, seed)
+
+
+def _default(network: Network, examples: Examples, norm: Norm, box: Box, rows: int) -> tuple[ShortestAttack, ...]:
+    inputs, _ = examples.batch(torch.arange(1))
+    return shortest_attacks(norm, box, class_count(network, examples), rows, starts_of(inputs))
 
 
 def check_alone(network: object) -> None:
@@ -173,22 +185,39 @@ def _nearest(
     seen = Nearest(ball, inputs[left])
     first = by[left]
     noise = Noise(seed, numbers.to(inputs.device)[left])
+    own = labels[left]
+
+    def see(places: list[Points], numbers: list[int]) -> None:
+        nonlocal first
+        for number, reached in zip(numbers, _on_the_boundary(classify, seen, own, places), strict=True):
+            with torch.no_grad():
+                across = wrong(classify(reached), own)
+            first = torch.where(seen.see(reached, across), number, first)
+
+    alone = [i for i, attack in enumerate(attacks) if not isinstance(attack, BisectedAPGD)]
+    if alone:
+        see([attacks[i](classify, seen.inputs, own, noise) for i in alone], alone)
     for i, attack in enumerate(attacks):
         if isinstance(attack, BisectedAPGD):
             # It need not begin from nothing.
-            reached = attack.nearer_than(seen, classify, labels[left], noise)
-        else:
-            reached = attack(classify, seen.inputs, labels[left], noise)
-        near = ball.norm(reached - seen.inputs)
-        # Along the boundary a way becomes a few per cent shorter: one that is much too long is not worth the work.
-        worth = ((near > 0) & (near < _WORTH_POLISHING * seen.distance)).nonzero()[:, 0]
-        if len(worth) == 0:
-            continue
-        start, own = seen.inputs[worth], labels[left[worth]]
-        way = polished(classify, start, own, reached[worth], ball)
-        reached[worth] = firm(classify, start, own, way, box)
-        with torch.no_grad():
-            across = wrong(classify(reached), labels[left])
-        first = torch.where(seen.see(reached, across), i, first)
+            see([attack.nearer_than(seen, classify, own, noise)], [i])
     distance[left], places[left], by[left] = seen.distance, seen.places, first
     return distance, places, by
+
+
+def _on_the_boundary(classify: Classifier, seen: Nearest, labels: Labels, found: list[Points]) -> list[Points]:
+    """Each attack's places brought to the boundary and along it, all in one batch: small ones cost as much.
+
+    Along the boundary a way becomes a few per cent shorter: one that is much too long is not worth the work.
+    """
+    ball, reached = seen.ball, torch.cat(found)
+    row = torch.arange(len(labels), device=labels.device).repeat(len(found))
+    near = ball.norm(reached - seen.inputs[row])
+    near = torch.where(near > 0, near, torch.inf)
+    best = near.view(len(found), -1).amin(0).minimum(seen.distance)
+    worth = (near < _WORTH_POLISHING * best[row]).nonzero()[:, 0]
+    for some in worth.split(max(len(labels), ENOUGH_ROWS)) if len(worth) else ():
+        start, own = seen.inputs[row[some]], labels[row[some]]
+        way = polished(classify, start, own, reached[some], ball)
+        reached[some] = firm(classify, start, own, way, ball.box)
+    return list(reached.chunk(len(found)))

@@ -23,25 +23,31 @@ def page(audit: Audit) -> Report:
     largest, robust = audit.question.balls[-1], audit.robust[-1]
     summary = (
         f"{audit.name} on {audit.data}: {_percent(audit.clean.share)} of {audit.n:,} test points are right, and "
-        f"{_percent(robust.share)} [{100 * robust.low:.1f}, {100 * robust.high:.1f}] stay right wherever AutoAttack "
-        f"moves them within {audit.norm} {largest.radius:g}{left}. {_doubts(audit)}"
+        f"{_percent(robust.share)} [{100 * robust.low:.1f}, {100 * robust.high:.1f}] stay right wherever "
+        f"{_autoattack(audit)} moves them within {audit.norm} {largest.radius:g}{left}. {_doubts(audit)}"
     )
     settings = (
-        f"Attacks: {', '.join(audit.attacks)}, in turn, each on the points that stand; margins by minimum-norm attacks "
+        f"Attacks: {', '.join(audit.led)}, in turn, each on the points that stand; margins by minimum-norm attacks "
         f"and by those; box {_box(audit)}; seed {audit.question.seed}; points drawn at random from the test part; "
-        f"95 % Wilson intervals; {audit.seconds:,.0f} s of work. {' '.join((*_drawn(audit), *audit.notes))}"
+        f"95 % Wilson intervals; {audit.seconds:,.0f} s. {' '.join((*_drawn(audit), *audit.notes))}"
     )
     pictures = [_curve(audit), _margins(audit), *_examples(audit)]
     tables = (_accuracy(audit), _by_attack(audit), _distribution(audit), _by_class(audit))
     return Report(f"Audit of {audit.name}", summary, settings, _remarks(audit), tables, tuple(pictures))
 
 
+def _autoattack(audit: Audit) -> str:
+    """An attack that failed is none of it."""
+    missing = [name for name in audit.attacks if name in audit.failed]
+    return f"AutoAttack without {', '.join(missing)}" if missing else "AutoAttack"
+
+
 def _unattacked(audit: Audit) -> Report:
     """What is left where attacks would make no sense."""
     summary = (
-        f"{audit.name} on {audit.data}: {_percent(audit.clean.share)} of {audit.n:,} test points are right. "
-        "Nothing was attacked, so nothing is known of its robustness."
-    )
+        f"{audit.too_short} {audit.name} on {audit.data}: {_percent(audit.clean.share)} of {audit.n:,} test points are "
+        "right. Nothing was attacked, so nothing is known of its robustness."
+    ).lstrip()
     return Report(f"Audit of {audit.name}", summary, " ".join(audit.notes), _remarks(audit), (), ())
 
 
@@ -87,7 +93,7 @@ def _remarks(audit: Audit) -> tuple[Remark, ...]:
 
 
 def _evidence(audit: Audit, finding: Finding) -> str:
-    told = finding.evidence if finding.verdict == "fine" else f"{finding.evidence} {finding.advice}"
+    told = finding.evidence if finding.verdict == "fine" else f"{finding.evidence}. To do: {finding.advice}."
     return told.replace(repr(audit.question.balls[0].box), _box(audit))
 
 
@@ -98,14 +104,15 @@ def _box(audit: Audit) -> str:
 
 
 def _accuracy(audit: Audit) -> Table:
-    certified = audit.certified
-    rows = [("as they are", _percent(audit.clean.share), _interval(audit.clean.low, audit.clean.high), "")]
-    for i, (ball, robust) in enumerate(zip(audit.question.balls, audit.robust, strict=True)):
-        proven = "" if certified is None else _percent(certified[i].share)
-        rows.append(
-            (f"{audit.norm} {ball.radius:g}", _percent(robust.share), _interval(robust.low, robust.high), proven)
-        )
-    return Table("Accuracy", ("points moved within", "right", "95 % interval", "proven right"), tuple(rows))
+    columns = ["points moved within", "right", "95 % interval"]
+    rows = [["as they are", _percent(audit.clean.share), _interval(audit.clean.low, audit.clean.high)]]
+    for ball, robust in zip(audit.question.balls, audit.robust, strict=True):
+        rows.append([f"{audit.norm} {ball.radius:g}", _percent(robust.share), _interval(robust.low, robust.high)])
+    if audit.certified is not None:
+        columns.append("proven right")
+        proven = ("", *(_percent(one.share) for one in audit.certified))
+        rows = [[*row, share] for row, share in zip(rows, proven, strict=True)]
+    return Table("Accuracy", tuple(columns), tuple(map(tuple, rows)))
 
 
 def _by_attack(audit: Audit) -> Table:
@@ -134,7 +141,8 @@ def _distribution(audit: Audit) -> Table:
             ("proven lower bound", wrong, f"{certified.min():.4g}", *lower, f"{own.mean():.4g}" if len(own) else "")
         )
     largest = audit.question.balls[-1].radius
-    note = f"In {audit.norm}; wrong points count with 0; lower bounds were looked for up to {largest:g} only."
+    note = f"In {audit.norm}; wrong points count with 0"
+    note += f"; lower bounds were looked for up to {largest:g} only." if len(rows) > 1 else "."
     return Table("Margins", columns, tuple(rows), note)
 
 
@@ -171,9 +179,10 @@ def _curve(audit: Audit) -> Picture:
 
 
 def _falling(panel: Axes, reach: Array, until: float, colour: str, label: str) -> None:
-    """The share of points that reach farther than each radius."""
+    """The share of points that reach as far as each radius: a proof is looked for up to the last, and holds there."""
     radii = np.linspace(0, until, 200)
-    panel.plot(radii, [100 * (reach > radius).mean() for radius in radii], color=colour, label=label)
+    shares = [100 * ((reach > 0) & (reach >= radius)).mean() for radius in radii]
+    panel.plot(radii, shares, color=colour, label=label)
 
 
 def _margins(audit: Audit) -> Picture:
@@ -204,8 +213,9 @@ def _examples(audit: Audit) -> list[Picture]:
         pictures = (before, after, 0.5 + way / (2 * max(float(np.abs(way).max()), 1e-12)))
         for row, picture in enumerate(pictures):
             _image(axes[row][column], picture)
-        axes[0][column].set_title(f"{audit.classes[shown.labels[column]]}", fontsize=8)
-        axes[1][column].set_title(f"{audit.classes[shown.answers[column]]}", fontsize=8)
+        for row, classes in enumerate((shown.labels, shown.answers)):
+            # A class may be called anything, also by what would be a formula.
+            axes[row][column].set_title(audit.classes[classes[column]], fontsize=8, parse_math=False)
         axes[2][column].set_title(f"{shown.margins[column]:.3g}", fontsize=8)
     for panels_of_row, title in zip(axes, ("as it is", "moved", "difference"), strict=True):
         panels_of_row[0].set_ylabel(title, fontsize=8)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy
 import rich.console
@@ -79,7 +80,9 @@ class Report:
     settings: str
     verdicts: tuple[Verdict | Remark, ...] = ()
     tables: tuple[Table, ...] = ()
-    pictures: tuple[Picture, ...] = field(default=())
+    pictures: tuple[Picture, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What ran, for programs: seeds, epochs, numbers of examples, hardware."""
 
     def print(self, console: rich.console.Console) -> None:
         # Brackets are there to be read, not to set the style.

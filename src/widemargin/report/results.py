@@ -6,11 +6,12 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from widemargin.files import Damaged, read_json, write_json
 from widemargin.report.document import Report, versions
 from widemargin.report.tables import Table
+from widemargin.report.verdicts import Outcome
 
 
 def keep(report: Report, name: str, folder: Path) -> Path:
@@ -20,8 +21,9 @@ def keep(report: Report, name: str, folder: Path) -> Path:
     content = {
         "study": name,
         "commands": [f"widemargin study run {name}", f"widemargin study report {name}"],
-        "hardware": hardware(),
+        "hardware": report.facts.get("hardware", hardware()),
         "versions": versions(),
+        "facts": {name: value for name, value in report.facts.items() if name != "hardware"},
         "title": report.title,
         "summary": report.summary,
         "settings": report.settings,
@@ -33,18 +35,10 @@ def keep(report: Report, name: str, folder: Path) -> Path:
 
 
 def section(name: str, folder: Path) -> str:
-    """A kept result as a part of a Markdown page, with a remark if there is one beside it."""
-    try:
-        content = read_json(folder / f"{name}.json")
-    except FileNotFoundError:
-        raise ValueError(
-            f"there is no result of {name} in {folder}: `widemargin study report {name} --keep {folder}`"
-        ) from None
-    except Damaged as problem:
-        raise ValueError(f"{problem}: report the study again, or take the file from version control") from None
+    """A kept result as a part of a Markdown page: nothing but what was kept."""
+    content = _read(name, folder)
     verdicts = [f"- **{v['word']}**: {v['claim']}  \n  {v['evidence']}" for v in content["verdicts"]]
     tables = [_table(table).markdown() for table in content["tables"]]
-    remark = folder / f"{name}.md"
     repeat = "; ".join(f"`{command}`" for command in content["commands"])
     parts = [
         f"## {content['title']} (`{name}`)",
@@ -52,14 +46,42 @@ def section(name: str, folder: Path) -> str:
         "\n".join(verdicts),
         *tables,
         content["settings"],
-        remark.read_text().strip() if remark.is_file() else "",
         f"{repeat}. {content['hardware']}; {content['versions']}",
     ]
     return "\n\n".join(part for part in parts if part)
 
 
+def _read(name: str, folder: Path) -> dict[str, Any]:
+    try:
+        return read_json(folder / f"{name}.json")
+    except FileNotFoundError:
+        raise ValueError(
+            f"there is no result of {name} in {folder}: `widemargin study report {name} --keep {folder}`"
+        ) from None
+    except Damaged as problem:
+        raise ValueError(f"{problem}: report the study again, or take the file from version control") from None
+
+
 def page(introduction: str, names: Sequence[str], folder: Path) -> str:
-    return "\n\n".join([introduction.strip(), *(section(name, folder) for name in names)]) + "\n"
+    """The introduction, how many claims held, every result that is kept, and which are not."""
+    kept = [name for name in names if (folder / f"{name}.json").exists()]
+    missing = [f"`{name}`" for name in names if name not in kept]
+    parts = [introduction.strip(), *([_overview(kept, folder).markdown()] if kept else [])]
+    parts += [section(name, folder) for name in kept]
+    parts += [f"No results are kept of {', '.join(missing)}."] if missing else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _overview(names: Sequence[str], folder: Path) -> Table:
+    outcomes, rows, note = get_args(Outcome), [], ""
+    for name in names:
+        content = _read(name, folder)
+        words = [verdict["word"].split(" (")[0] for verdict in content["verdicts"]]
+        counts = [str(words.count(outcome)) for outcome in outcomes]
+        if "facts" not in content:
+            counts, note = ["-"] * len(outcomes), "-: measured before a verdict could be undecided; to be run again."
+        rows.append((f"`{name}`", *counts))
+    return Table("Claims", ("study", *outcomes), tuple(rows), note)
 
 
 def hardware() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -12,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import yaml
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError, safe_open
+
+from widemargin.files import Damaged, read_json, read_tensors, unwritten, write_json, write_tensors, write_whole
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -40,27 +41,38 @@ class Store:
         self, key: str, description: Mapping[str, Any], numbers: Mapping[str, Any], arrays: Arrays, weights: Arrays
     ) -> None:
         """All files appear at once: a crash leaves nothing behind but a folder that is never read."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.root))
-        (partial / "run.yaml").write_text(yaml.safe_dump(dict(description), sort_keys=False, width=1000))
-        (partial / "numbers.json").write_text(json.dumps(numbers, indent=1) + "\n")
-        for name, content in (("arrays", arrays), ("weights", weights)):
-            save_file({k: np.ascontiguousarray(v) for k, v in content.items()}, partial / f"{name}.safetensors")
         try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.root))
+        except OSError as problem:
+            raise unwritten(self.root, problem) from None
+        try:
+            write_whole(partial / "run.yaml", yaml.safe_dump(dict(description), sort_keys=False, width=1000).encode())
+            write_json(partial / "numbers.json", numbers, allow_nan=True)
+            for name, content in (("arrays", arrays), ("weights", weights)):
+                tensors = {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in content.items()}
+                write_tensors(partial / f"{name}.safetensors", tensors, {"key": key})
             os.rename(partial, self.root / key)
-        except OSError:
+        except OSError as problem:
             # A key names all that decides its numbers: whoever came first has stored the same.
-            shutil.rmtree(partial)
             if key not in self:
-                raise
+                raise unwritten(self.root / key, problem) from None
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
     def load(self, key: str) -> Stored:
         folder = self.root / key
         if key not in self:
             raise ValueError(f"nothing is stored in {folder}: run the study first")
         try:
-            numbers = json.loads((folder / "numbers.json").read_text())
-            arrays = load_file(folder / "arrays.safetensors")
+            return Stored(read_json(folder / "numbers.json"), _arrays(folder / "arrays.safetensors"))
         except (OSError, ValueError, SafetensorError) as error:
-            raise ValueError(f"{folder} is damaged ({error}): delete it and run the study again") from error
-        return Stored(numbers, arrays)
+            raise Damaged(f"{folder} is damaged ({error}): delete it and run the study again") from None
+
+
+def _arrays(path: Path) -> Arrays:
+    """A file from before there were checksums is taken as it is."""
+    with safe_open(path, framework="np") as file:
+        if file.metadata() is None:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    return {name: value.numpy() for name, value in read_tensors(path)[0].items()}

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import difflib
 from importlib.metadata import EntryPoint, entry_points
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 from widemargin.report.document import Report
 from widemargin.report.store import Store
 from widemargin.workers import Workers
 
 GROUP = "widemargin.studies"
+
+
+class Left(NamedTuple):
+    """What is still to do."""
+
+    pieces: int
+    of: int
+    core_minutes: float
 
 
 class Study(Protocol):
@@ -51,14 +59,15 @@ def _found() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
-class Left(NamedTuple):
-    """What is still to do."""
+@runtime_checkable
+class Reckoning(Protocol):
+    """A study that knows what is left better than by counting its pieces."""
 
-    pieces: int
-    of: int
-    core_minutes: float
+    def left(self, store: Store) -> Left: ...
 
 
 def left(study: Study, store: Store) -> Left:
+    if isinstance(study, Reckoning):
+        return study.left(store)
     missing, of = study.missing(store), study.missing(Store(store.root / "nowhere"))
     return Left(missing, of, study.CORE_MINUTES * missing / of)

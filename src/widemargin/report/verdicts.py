@@ -30,6 +30,11 @@ class Estimate:
     def __str__(self) -> str:
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
+    @property
+    def percent(self) -> str:
+        """Of a share."""
+        return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}] %"
+
 
 def mean_of(values: Sequence[float]) -> Estimate:
     """The mean over seeds, by Student's t; of one seed nothing is known but its value."""
@@ -41,14 +46,36 @@ def mean_of(values: Sequence[float]) -> Estimate:
 def accuracy_of(shares: Sequence[float], n: int) -> Estimate:
     """A mean accuracy of seeds that were all judged on the same n points: those are a sample too (Wilson), so the
     bounds are the wider ones of both samples; of one seed, those of the points."""
-    middle = fmean(shares)
-    counted = wilson(round(middle * n), n)
+    return _wider(_counted(fmean(shares), n), shares)
+
+
+def trade_off(clean: Sequence[float], robust: Sequence[float], n_clean: int, n_robust: int) -> Estimate:
+    """The mean of clean and robust accuracy, seed by seed, with the wider bounds of points and seeds."""
+    counted = mean_of_two(_counted(fmean(clean), n_clean), _counted(fmean(robust), n_robust))
+    return _wider(counted, [(one + two) / 2 for one, two in zip(clean, robust, strict=True)])
+
+
+def reported(share: float, spread: float | None, seeds: int, n: int) -> Estimate:
+    """A share that somebody else printed: the same bounds, from n points and the deviation over seeds, if printed."""
+    counted = _counted(share, n)
+    if spread is None:
+        return counted
+    half = student(seeds) * spread / math.sqrt(seeds)
+    return Estimate(share, min(counted.low, max(share - half, 0.0)), max(counted.high, min(share + half, 1.0)))
+
+
+def _counted(share: float, n: int) -> Estimate:
+    counted = wilson(round(share * n), n)
     # The mean of several seeds need not be a share of n.
-    low, high = min(counted.low, middle), max(counted.high, middle)
-    if len(shares) > 1:
-        seeds = mean_of(shares)
-        low, high = min(low, max(seeds.low, 0.0)), max(high, min(seeds.high, 1.0))
-    return Estimate(middle, low, high)
+    return Estimate(share, min(counted.low, share), max(counted.high, share))
+
+
+def _wider(counted: Estimate, shares: Sequence[float]) -> Estimate:
+    if len(shares) == 1:
+        return counted
+    seeds = mean_of(shares)
+    low, high = min(counted.low, max(seeds.low, 0.0)), max(counted.high, min(seeds.high, 1.0))
+    return Estimate(counted.value, low, high)
 
 
 def mean_of_two(one: Estimate, two: Estimate) -> Estimate:
@@ -75,6 +102,11 @@ def greater(one: Estimate, two: Estimate | float) -> Outcome:
     return "held" if found.low > 0 else "not held" if found.high < 0 else "undecided"
 
 
+def smaller(one: Estimate, two: Estimate | float) -> Outcome:
+    other = two if isinstance(two, Estimate) else Estimate(two, two, two)
+    return greater(other, one)
+
+
 def in_most_seeds(seen: Sequence[bool]) -> Outcome:
     """Is it so in more than half of all seeds, going by those that were tried (Wilson)?"""
     counted = wilson(sum(seen), len(seen))
@@ -84,6 +116,11 @@ def in_most_seeds(seen: Sequence[bool]) -> Outcome:
 def exactly(seen: bool) -> Outcome:
     """Of what is computed rather than sampled: an identity, a deterministic picture."""
     return "held" if seen else "not held"
+
+
+def scaled(one: Estimate, factor: float) -> Estimate:
+    assert factor > 0
+    return Estimate(one.value * factor, one.low * factor, one.high * factor)
 
 
 def all_of(outcomes: Iterable[Outcome]) -> Outcome:

@@ -15,7 +15,7 @@ from widemargin.train.loop import Training
 
 
 def save_training(path: Path, training: Training, key: str, more: Mapping[str, Any]) -> None:
-    """Everything that `carry_on` needs, and `more` for whoever called it."""
+    """Everything that `carry_on` needs, and `more` for whoever called it: tensors, or what a note can hold."""
     tensors = _under("network", training.network.state_dict())
     if training.average is not None:
         tensors |= _under("average", training.average.state_dict())
@@ -27,7 +27,9 @@ def save_training(path: Path, training: Training, key: str, more: Mapping[str, A
                 tensors[place] = value
             else:
                 values[place] = value
-    write_tensors(path, tensors, {"key": key, "update": training.update, "optimizer": values, "more": dict(more)})
+    tensors |= _under("more", {name: value for name, value in more.items() if isinstance(value, Tensor)})
+    noted = {name: value for name, value in more.items() if not isinstance(value, Tensor)}
+    write_tensors(path, tensors, {"key": key, "update": training.update, "optimizer": values, "more": noted})
 
 
 def load_training(path: Path, training: Training, key: str) -> Note:
@@ -40,7 +42,7 @@ def load_training(path: Path, training: Training, key: str) -> Note:
         if training.average is not None:
             _check_fits(tensors, "average", training.average)
         state = _optimizer_state(tensors, note["optimizer"], training.optimizer)
-        update, more = int(note["update"]), dict(note["more"])
+        update, more = int(note["update"]), {**note["more"], **_of(tensors, "more")}
     except (KeyError, TypeError, ValueError) as problem:
         raise ValueError(f"{path} does not fit this training ({problem}): delete it to begin anew") from None
     training.network.load_state_dict(_of(tensors, "network"))

@@ -58,6 +58,10 @@ class Processes(Protocol):
         """Over all processes."""
         ...
 
+    def any(self, flag: bool) -> bool:
+        """Of the flags of all processes, the same answer in each."""
+        ...
+
     def wait(self) -> None:
         """For all the others."""
         ...
@@ -77,6 +81,9 @@ class Alone:
     def mean(self, value: Tensor) -> float:
         return value.item()
 
+    def any(self, flag: bool) -> bool:
+        return flag
+
     def wait(self) -> None:
         return
 
@@ -91,6 +98,7 @@ class Together:
 
     rank: int
     count: int
+    device: torch.device | str = "cpu"
 
     def wrapped(self, step: nn.Module) -> nn.Module:
         on_gpu = any(parameter.is_cuda for parameter in step.parameters())
@@ -109,6 +117,11 @@ class Together:
         total = value.detach().clone()
         dist.all_reduce(total)
         return float(total) / self.count
+
+    def any(self, flag: bool) -> bool:
+        flags = torch.tensor([float(flag)], device=self.device)
+        dist.all_reduce(flags, op=dist.ReduceOp.MAX)
+        return bool(flags.item())
 
     def wait(self) -> None:
         dist.barrier()
@@ -131,7 +144,7 @@ def as_started(device: torch.device) -> Iterator[Processes]:
     threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True).start()
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        yield Together(dist.get_rank(), dist.get_world_size())
+        yield Together(dist.get_rank(), dist.get_world_size(), device)
     finally:
         dist.destroy_process_group()
 

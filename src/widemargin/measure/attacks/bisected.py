@@ -65,7 +65,8 @@ class BisectedAPGD:
             delta, across = climbed(climb, start, now.inputs, now.labels, now.labels)
             reached = inside(self.box, now.inputs + torch.where(per_row(across, delta), delta, 0.0))
             hit = across.nonzero()[:, 0]
-            reached[hit] = nearer(classify, now.inputs[hit], now.labels[hit], reached[hit])
+            if len(hit) > 0:
+                reached[hit] = nearer(classify, now.inputs[hit], now.labels[hit], reached[hit])
             distance = ball.norm(reached - now.inputs)
             closer = (distance > 0) & (distance < now.high)
             found[now.row[closer]] = reached[closer]

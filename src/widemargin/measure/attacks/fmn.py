@@ -14,13 +14,14 @@ from widemargin.measure.attacks.ddn import check_steps, direction
 from widemargin.measure.attacks.losses import margin, towards
 from widemargin.measure.attacks.nearer import Nearest, Norm, fade, farthest
 from widemargin.measure.attacks.planes import shortest_way
-from widemargin.measure.attacks.rows import per_row, slope, wrong
+from widemargin.measure.attacks.rows import at_once, per_row, slope, wrong
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Linf
 from widemargin.shapes import Labels, Points
 
 _MOST_CANDIDATES = 20
-# Small batches cost as much as larger ones: so many rows of several targets are moved together.
-_ROWS_SIDE_BY_SIDE = 256
+# Small batches cost as much as larger ones: so many rows of several targets and starts are moved together, or so many
+# values where points have few features.
+_ROWS_SIDE_BY_SIDE, _VALUES_SIDE_BY_SIDE = 256, 2**15
 # By how much the start is to be behind the boundary of the linear model.
 _BEYOND = 1.02
 
@@ -29,8 +30,9 @@ _BEYOND = 1.02
 class FMN:
     """Fast minimum norm (Pintor et al. 2021, Alg. 1).
 
-    Three departures.  It starts where the boundary would be if the classifier were linear at the point.  Steps are
-    shares of the radius, and the radius grows even before anything is found: so it needs no scale and no box.
+    Three departures.  It starts where the boundary would be if the classifier were linear at the point, then as far away
+    in any direction.  Steps are shares of the radius, and the radius grows even before anything is found: so it needs no
+    scale and no box.
     """
 
     norm: Norm
@@ -41,14 +43,18 @@ class FMN:
     targets: int = 0
     """0: towards whichever class leads.  Else once towards each of so many classes, by their distance if the classifier
     were linear at the point."""
+    starts: int = 1
+    """From how many places towards each class."""
 
     def __post_init__(self) -> None:
         check_steps("FMN", self.steps, self.gamma)
         if self.targets < 0:
             raise ValueError(f"FMN.targets must be a whole number of at least 0, got {self.targets}")
+        if self.starts < 1:
+            raise ValueError(f"FMN.starts must be a whole number of at least 1, got {self.starts}")
 
     def __repr__(self) -> str:
-        numbers = f"steps={self.steps}, gamma={self.gamma}, targets={self.targets}"
+        numbers = f"steps={self.steps}, gamma={self.gamma}, targets={self.targets}, starts={self.starts}"
         return f"FMN(norm={self.norm.__name__}, box={self.box!r}, {numbers})"
 
     @property
@@ -57,20 +63,37 @@ class FMN:
 
     def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
         ball = self.norm(0.0, self.box)
-        if self.targets == 0:
-            return self._descended(classify, inputs, labels, lambda answers: -margin(answers, labels), noise).places
-        rivals = nearest_classes(classify, inputs, labels, ball)[:, : self.targets]
         seen, everyone = Nearest(ball, inputs), torch.arange(len(inputs), device=inputs.device)
-        for some in rivals.split(max(_ROWS_SIDE_BY_SIDE // max(len(inputs), 1), 1), dim=1):
-            row, rival = everyone.repeat(some.shape[1]), some.T.reshape(-1)
-            height = partial(towards, labels=labels[row], targets=rival)
-            found = self._descended(classify, inputs[row], labels[row], height, noise.at(row))
+        # Towards itself: towards whichever class leads.
+        rivals = labels[:, None]
+        if self.targets:
+            rivals = nearest_classes(classify, inputs, labels, ball)[:, : self.targets]
+        turns = [(start, rival) for start in range(self.starts) for rival in rivals.unbind(1)]
+        together = at_once(len(inputs), len(turns), max(_ROWS_SIDE_BY_SIDE, _VALUES_SIDE_BY_SIDE // inputs[0].numel()))
+        for first in range(0, len(turns), together):
+            starts, some = zip(*turns[first : first + together], strict=True)
+            row, rival = everyone.repeat(len(some)), torch.cat(some)
+            drawn = torch.cat([self._drawn(inputs, noise, start) for start in starts])
+            height = partial(_ahead, labels=labels[row], rivals=rival)
+            found = self._descended(classify, inputs[row], labels[row], height, noise.at(row), drawn)
             for which in torch.arange(len(row), device=row.device).split(len(inputs)):
                 seen.see(found.places[which], found.distance[which] < torch.inf)
         return seen.places
 
+    def _drawn(self, inputs: Points, noise: Noise, start: int) -> Points:
+        """Which way a start is off; 0 for the first, which is not drawn."""
+        if start == 0:
+            return torch.zeros_like(inputs)
+        return noise.of("elsewhere").normal(*inputs.shape[1:], draw=start).to(inputs)
+
     def _descended(
-        self, classify: Classifier, inputs: Points, labels: Labels, height: Callable[[Tensor], Tensor], noise: Noise
+        self,
+        classify: Classifier,
+        inputs: Points,
+        labels: Labels,
+        height: Callable[[Tensor], Tensor],
+        noise: Noise,
+        drawn: Points,
     ) -> Nearest:
         ball, unit = self.norm(0.0, self.box), self.norm(1.0, OPEN)
         seen = Nearest(ball, inputs)
@@ -81,6 +104,9 @@ class FMN:
         # Where the gradient all but vanishes the linear model has no boundary within reach.
         delta = shortest_way(gradient, _BEYOND * -heights, ball, inputs).nan_to_num(0, 0, 0)
         radius = ball.norm(delta)
+        far = ball.norm(drawn)
+        elsewhere = self.box.clamp(drawn * per_row(radius / far.clamp_min(1e-12), drawn), inputs)
+        delta = torch.where(per_row(far > 0, delta), elsewhere, delta)
         found = torch.zeros_like(radius, dtype=torch.bool)
         for step in range(self.steps):
             done = step / self.steps
@@ -98,6 +124,13 @@ class FMN:
             delta = unit.project(delta / scale + fade(1.0, 0.01, done) * uphill, inputs) * scale
             delta = self.box.clamp(delta, inputs)
         return seen
+
+
+def _ahead(answers: Tensor, labels: Labels, rivals: Labels) -> Tensor:
+    """How far a rival is ahead of the label; one that is the label stands for the best other class."""
+    if bool((rivals == labels).all()):
+        return -margin(answers, labels)
+    return towards(answers, labels, rivals)
 
 
 def nearest_classes(classify: Classifier, inputs: Points, labels: Labels, ball: Ball) -> Tensor:

@@ -70,7 +70,9 @@ class Program:
         for number, step in enumerate(self.steps, start=1):
             interval = step.layer.interval(*(known[source] for source in step.sources))
             if isinstance(step.layer, Linear | Conv) and number in self._on_input:
-                middle = step.layer.interval(Interval(region.center, region.center)).low
+                # The center as the layer takes it: flat, say, where points are images.
+                center = region.center.reshape(known[step.sources[0]].low.shape)
+                middle = step.layer.interval(Interval(center, center)).low
                 reach = region.radius * step.layer.lengths(region.dual)
                 interval = interval.cut(Interval(middle - reach, middle + reach))
             known.append(interval)
@@ -112,10 +114,12 @@ class Program:
             known.append(step.layer.interval(*sources))
             low, high = step.layer.interval(*(Interval(-source.low.abs(), source.low.abs()) for source in sources))
             sizes.append(torch.maximum(low.abs(), high.abs()))
-        back = self._back(known, len(self.steps), rows)
-        return sum(
-            (part.abs().flatten(1) @ sizes[reached].flatten() for reached, part, _, _ in back), rows.new_zeros(())
-        )
+        rounded = rows.new_zeros(())
+        for reached, part, _, _ in self._back(known, len(self.steps), rows):
+            # Another shape rounds nothing.
+            if reached == 0 or not isinstance(self.steps[reached - 1].layer, Reshape):
+                rounded = rounded + part.abs().flatten(1) @ sizes[reached].flatten()
+        return rounded
 
     def _back(
         self, known: list[Interval], number: int, rows: Tensor, window: Window = ()

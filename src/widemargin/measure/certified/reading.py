@@ -40,12 +40,12 @@ def read(network: Network | nn.Module, points: Points) -> Program:
     `points` (any two or more) decide the shapes, and that the steps answer as the network does is checked on them.
     """
     module = _one_module(network)
+    asked, points = len(points), _repeated(points, module)
     with torch.no_grad(), in_eval_mode(module):
         logits = module(points)
         check_logits(logits, len(points))
         try:
-            asks = any(getattr(part, "asks_for_shapes", False) for part in module.modules())
-            graph = (_WithShapes(points.clone()) if asks else fx.Tracer()).trace(module)
+            graph = _WithShapes(points.clone()).trace(module)
         except Exception as error:
             raise ValueError(
                 f"no certificate for a {type(network).__name__}: its steps must be the same for all inputs, "
@@ -55,8 +55,14 @@ def read(network: Network | nn.Module, points: Points) -> Program:
         # A copy: the network may overwrite its input.
         reading.run(points.clone())
         program = Program(points[0].shape, tuple(reading.steps))
-        _check_same(program, points, logits, type(network).__name__)
+        _check_same(program, points[:asked], logits[:asked], type(network).__name__)
     return program
+
+
+def _repeated(points: Points, module: nn.Module) -> Points:
+    """As many as a network asks for that takes batches of one size alone."""
+    rows = next((part.asks_for_rows for part in module.modules() if getattr(part, "asks_for_rows", None)), len(points))
+    return points[torch.arange(rows, device=points.device) % len(points)]
 
 
 def _one_module(network: Network | nn.Module) -> nn.Module:
@@ -82,7 +88,7 @@ def _check_same(program: Program, points: Points, logits: Tensor, name: str) -> 
 
 @final
 class _WithShapes(fx.Tracer):
-    """For a module of functions alone, whose calls follow from shapes: runs each on points as soon as it is traced."""
+    """Runs every call on points as soon as it is traced: a network may ask for shapes, as in x.view(len(x), -1)."""
 
     def __init__(self, points: Points) -> None:
         super().__init__()
@@ -121,6 +127,12 @@ class _Shaped(fx.Proxy):
     @property
     def ndim(self) -> int:
         return self._known().ndim
+
+    def dim(self) -> int:
+        return self._known().dim()
+
+    def __len__(self) -> int:
+        return len(self._known())
 
     def is_floating_point(self) -> bool:
         return self._known().is_floating_point()
@@ -346,19 +358,28 @@ def _reshape(value: Tensor, *args: Any, **kwargs: Any) -> Layer:
     return Reshape(tuple(value.shape[1:]))
 
 
+def _mean(value: Tensor, dim: int | list[int], keepdim: bool = False, **kwargs: Any) -> Layer:
+    axes = [dim] if isinstance(dim, int) else list(dim)
+    rank = value.ndim + (0 if keepdim else len(axes))
+    # In a batch of one its shape would not tell.
+    if not axes or any(axis % rank == 0 for axis in axes):
+        raise NotImplementedError("mixes the points of a batch")
+    return _average(torch.mean, value, dim, keepdim, **kwargs)
+
+
 def _average(function: Callable[..., Tensor], value: Tensor, *args: Any, **kwargs: Any) -> Layer:
     return Average(lambda values: function(values, *args, **kwargs))
 
 
 _FUNCTIONS: dict[str, Callable[..., Layer]] = {
     **dict.fromkeys(("relu", "relu_"), _relu),
-    **dict.fromkeys(("flatten", "view", "reshape", "contiguous", "squeeze", "unsqueeze"), _reshape),
+    **dict.fromkeys(("flatten", "view", "reshape", "contiguous", "clone", "squeeze", "unsqueeze"), _reshape),
     **dict.fromkeys(("dropout", "dropout1d", "dropout2d"), _dropout),
     **{
         name: partial(_average, getattr(F, name))
         for name in ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d")
     },
-    "mean": partial(_average, torch.mean),
+    "mean": _mean,
     "linear": _linear,
     **dict.fromkeys(("matmul", "mm"), _product),
     **dict.fromkeys(("conv1d", "conv2d"), _conv),

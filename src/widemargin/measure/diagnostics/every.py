@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from widemargin.data.examples import Examples
 from widemargin.measure.attacks.square import Square
-from widemargin.measure.diagnostics.climbing import MANY_STEPS, PGD, broken_by
-from widemargin.measure.diagnostics.finding import Finding
+from widemargin.measure.diagnostics.climbing import MANY_STEPS, PGD, Broken, broken_by
+from widemargin.measure.diagnostics.finding import Finding, failed_finding, sentence_of
 from widemargin.measure.diagnostics.handed_over import inputs_in_box, modes, probabilities, randomness
 from widemargin.measure.diagnostics.slopes import gradients, loss_surface
 from widemargin.measure.diagnostics.strength import black_box, large_radius, more_steps, random_noise, rising, transfer
@@ -33,43 +35,79 @@ def all_findings(
 
     A few hundred examples are enough.  If they do not lie in the ball's box, nothing is attacked: no attack could mean
     anything there.  `curve` is as for `rising`; with less than two radii or without surrogates, those diagnoses
-    are left out.
+    are left out.  A diagnosis that fails says so, and the others are made.
     """
-    found = []
-    for finding in _findings(network, examples, ball, curve, surrogates, seed):
-        found.append(finding)
-        if tick is not None:
-            tick(finding)
+    check_alone(network)
+    asked, found = _Asked(network, examples, ball, tuple(curve), tuple(surrogates), seed), list[Finding]()
+    for name in DIAGNOSES:
+        if asked.applies(name):
+            found.append(_made(name, asked))
+            if tick is not None:
+                tick(found[-1])
     return tuple(found)
 
 
-def _findings(
-    network: Network,
-    examples: Examples,
-    ball: Ball,
-    curve: Sequence[tuple[float, float, int]],
-    surrogates: Sequence[Network],
-    seed: int,
-) -> Iterator[Finding]:
-    check_alone(network)
-    box = inputs_in_box(examples, ball)
-    yield box
-    yield modes(network, examples)
-    yield probabilities(network, examples)
-    yield randomness(network, examples)
-    yield gradients(network, examples)
-    if len(curve) > 1:
-        yield rising(curve)
-    if box.verdict == "wrong":
-        return
-    yield loss_surface(network, examples, ball)
-    few = broken_by(network, examples, PGD(ball, _STEPS), seed)
-    many = few | broken_by(network, examples, PGD(ball, MANY_STEPS), seed)
-    yield more_steps(few, many)
-    white = many | broken_by(network, examples, PGD(ball, MANY_STEPS, _TARGETS), seed)
-    yield random_noise(network, examples, ball, white, seed)
-    square = broken_by(network, examples, Square(ball, _QUERIES), seed)
-    yield black_box({"pgd": white}, {"square": square})
-    if surrogates:
-        yield transfer(network, examples, ball, surrogates, white)
-    yield large_radius(network, examples, ball, seed)
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    network: Network
+    examples: Examples
+    ball: Ball
+    curve: tuple[tuple[float, float, int], ...]
+    surrogates: tuple[Network, ...]
+    seed: int
+
+    def applies(self, name: str) -> bool:
+        needs = {"rising": len(self.curve) > 1, "transfer": len(self.surrogates) > 0}
+        return needs.get(name, True) and (name not in _ATTACKING or self.box.verdict != "wrong")
+
+    @cached_property
+    def box(self) -> Finding:
+        return inputs_in_box(self.examples, self.ball)
+
+    def broken(self, steps: int, targets: int = 0) -> Broken:
+        return broken_by(self.network, self.examples, PGD(self.ball, steps, targets), self.seed)
+
+    @cached_property
+    def few(self) -> Broken:
+        return self.broken(_STEPS)
+
+    @cached_property
+    def many(self) -> Broken:
+        return self.few | self.broken(MANY_STEPS)
+
+    @cached_property
+    def white(self) -> Broken:
+        return self.many | self.broken(MANY_STEPS, _TARGETS)
+
+    @cached_property
+    def square(self) -> Broken:
+        return broken_by(self.network, self.examples, Square(self.ball, _QUERIES), self.seed)
+
+
+_CHEAP: dict[str, Callable[[_Asked], Finding]] = {
+    "inputs in box": lambda of: of.box,
+    "modes": lambda of: modes(of.network, of.examples),
+    "probabilities": lambda of: probabilities(of.network, of.examples),
+    "randomness": lambda of: randomness(of.network, of.examples),
+    "gradients": lambda of: gradients(of.network, of.examples),
+    "rising": lambda of: rising(of.curve),
+}
+_ATTACKING: dict[str, Callable[[_Asked], Finding]] = {
+    "loss surface": lambda of: loss_surface(of.network, of.examples, of.ball),
+    "more steps": lambda of: more_steps(of.few, of.many),
+    "random noise": lambda of: random_noise(of.network, of.examples, of.ball, of.white, of.seed),
+    "black box": lambda of: black_box({"pgd": of.white}, {"square": of.square}),
+    "transfer": lambda of: transfer(of.network, of.examples, of.ball, of.surrogates, of.white),
+    "large radius": lambda of: large_radius(of.network, of.examples, of.ball, of.seed),
+}
+_EVERY = _CHEAP | _ATTACKING
+DIAGNOSES = tuple(_EVERY)
+"""Their names, in the order in which they are made."""
+
+
+def _made(name: str, asked: _Asked) -> Finding:
+    try:
+        return _EVERY[name](asked)
+    except Exception as problem:
+        # A network of others may raise anything.
+        return failed_finding(name, sentence_of(problem), "nothing is known of it")

@@ -1,0 +1,34 @@
+"""Where the jobs of a study run, in words of the command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Literal
+
+import rich.console
+
+from widemargin.conduct.stop import Asking
+from widemargin.ray_tasks import ray_tasks
+from widemargin.workers import Workers
+
+EngineName = Literal["processes", "ray"]
+
+
+@contextmanager
+def workers_of(
+    engine: EngineName, address: str | None, count: int | None, console: rich.console.Console, asking: Asking
+) -> Iterator[Workers]:
+    """By default as many as there are cores: of this computer, or of a Ray cluster."""
+    if engine == "processes":
+        if address is not None:
+            raise ValueError("--address is for --engine ray: leave it out, or give both")
+        yield Workers(console, os.cpu_count() or 1 if count is None else count, asking)
+        return
+    # Ray itself lets jobs wait until a core is free.
+    workers = Workers(console, sys.maxsize if count is None else count, asking)
+    with ray_tasks(count, address) as tasks:
+        yield replace(workers, engine=tasks)

@@ -1,0 +1,205 @@
+"""A search for good settings, in words of the command line."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Annotated
+
+import rich.console
+from tyro.conf import arg
+
+from widemargin.cli.choice import Choice, chosen
+from widemargin.cli.display import Display, told
+from widemargin.cli.train import RunWords, device_of
+from widemargin.conduct.carry_out import Watch
+from widemargin.conduct.folder import Line
+from widemargin.conduct.sweep import Range, SweepTrial, best_first
+from widemargin.conduct.task import Task, task_of
+from widemargin.data.extras import needed
+from widemargin.report.sweep_page import Swept, page
+from widemargin.run import key_of
+from widemargin.train.loop import Record
+
+_RANGE = arg(metavar="NUMBER|LOW:HIGH[:log]", help_behavior_hint="")
+SEARCHED = ("eps", "alpha", "steps", "weight", "rate")
+
+
+@dataclass(frozen=True)
+class Sweep(RunWords[str, str]):
+    """Search eps, alpha, steps, weight and rate for the best robust validation accuracy; needs 'widemargin[sweeps]'.
+
+    For example: widemargin sweep --data digits --method udp --eps .1:.5 --alpha .01:.05:log --steps 5:40 --judge-eps .1
+    --trials 30.  The same command goes on with a sweep that was interrupted; given several times, on one computer or on
+    many that share --storage, it shares the work.  The test part judges the chosen trial alone, at the end."""
+
+    judge_eps: float = field(kw_only=True)
+    """Radius of the PGD attack by which all trials are judged on the validation part; it is never searched."""
+    eps: Annotated[str | None, _RANGE] = None
+    """Radius of the ball in which points are moved."""
+    alpha: Annotated[str | None, _RANGE] = None
+    """Length of a step."""
+    steps: Annotated[str | None, _RANGE] = None
+    """How many steps; for udp and its kin the most that are drawn."""
+    weight: Annotated[str | None, _RANGE] = None
+    """Of the regulariser."""
+    rate: Annotated[str | None, _RANGE] = None
+    """Peak learning rate.  [adam .001, sgd .15]"""
+    trials: int = 30
+    """How many settings in all, with those that are stopped early; more may be asked for later."""
+    storage: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
+    """Database of the sweep: sqlite:///FILE, or one that many computers reach, as postgresql://HOST/NAME.
+    [sqlite, sweep.db in --out]"""
+    out: Path = Path("runs/sweep")
+    """Folder for the trials, each with a run's folder in it, and for the report."""
+
+    def __call__(self, console: rich.console.Console) -> None:
+        needed("optuna", "'widemargin[sweeps]'", "`widemargin sweep`")
+        from widemargin.conduct import optuna_sweep
+
+        words = _Words.of(self)
+        # A wrong word must not wait for a database, nor leave one.
+        first = words.task({name: within.rounded(within.low) for name, within in words.ranges.items()})
+        assert first.validation is not None
+        console.print(f"Judge of all trials, never searched: {words.judge}", style="bold", highlight=False)
+        storage = optuna_sweep.Storage(self.storage or f"sqlite:///{self.out}/sweep.db", words.name)
+        warmup = first.plan.updates(len(first.train)) // 4
+        study = optuna_sweep.opened(storage, self.out, first.description["data"], self.seed, warmup)
+        sweep = optuna_sweep.Sweep(study, words.ranges, self.trials, words.task, self.out, _Told(console, self.trials))
+        sweep.go()
+        trials = sweep.trials()
+        best = best_first(trials)[:1]
+        figures = sweep.tested(best[0]) if best else None
+        swept = Swept(first.description["title"], words.judge, words.ranges, trials, len(first.validation), figures)
+        report = page(swept)
+        report.print(console)
+        for path in report.write(self.out):
+            console.print(f"  {path}", highlight=False, soft_wrap=True)
+        for trial in best:
+            folder = sweep.folder(trial.number).path
+            for line in _next(words.choice(trial.parameters), folder, self.judge_eps):
+                console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+@dataclass(frozen=True)
+class _Words:
+    """A sweep's words, understood."""
+
+    fixed: Choice
+    ranges: Mapping[str, Range]
+    device: str
+
+    @classmethod
+    def of(cls, sweep: Sweep) -> _Words:
+        if not sweep.judge_eps > 0:
+            raise ValueError(
+                "--judge-eps must be a radius above 0, by which all trials are judged: it is not searched, since the "
+                f"smallest would always win, got {sweep.judge_eps:g}"
+            )
+        if sweep.trials < 1:
+            raise ValueError(f"--trials must be at least 1, got {sweep.trials}")
+        said = {name: _understood(name, getattr(sweep, name)) for name in SEARCHED}
+        ranges = {name: value for name, value in said.items() if isinstance(value, Range)}
+        if not ranges:
+            raise ValueError(
+                f"a sweep needs a range to search: give {', '.join(f'--{name}' for name in SEARCHED[:-1])} or "
+                f"--{SEARCHED[-1]} as LOW:HIGH or LOW:HIGH:log"
+            )
+        numbers = {name: None if isinstance(value, Range) else value for name, value in said.items()}
+        return cls(sweep.choice(**numbers, validate_eps=sweep.judge_eps), ranges, sweep.device)
+
+    @property
+    def name(self) -> str:
+        """Follows from all that decides what is searched: a changed command is another sweep."""
+        return f"sweep-{key_of(self.fixed, sorted(self.ranges.items()))}"
+
+    @property
+    def judge(self) -> str:
+        return f"accuracy on the validation part under PGD with 10 steps, --judge-eps {self.fixed.validate_eps:g}"
+
+    def choice(self, parameters: Mapping[str, float]) -> Choice:
+        return replace(self.fixed, **dict(parameters))  # type: ignore[arg-type]
+
+    def task(self, parameters: Mapping[str, float]) -> Task:
+        title, trial, drawn = chosen(self.choice(parameters))
+        return task_of(trial, drawn, device_of(self.device), title)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A line for every trial that begins and ends, and a bar for the one that runs."""
+
+    console: rich.console.Console
+    count: int
+
+    def begin(self, number: int, parameters: Mapping[str, float]) -> Sequence[Watch]:
+        said = ", ".join(f"{name} {value:g}" for name, value in parameters.items())
+        self.console.print(f"trial {number}, of {self.count} in all: {said}", highlight=False)
+        return [_Bar(Display(self.console))]
+
+    def end(self, trial: SweepTrial) -> None:
+        figures = {"robust": trial.robust, "clean": trial.clean}
+        said = told({name: share for name, share in figures.items() if share is not None})
+        self.console.print(f"trial {trial.number}: {trial.state}{', ' if said else ''}{said}", highlight=False)
+
+    def waiting(self, running: int) -> None:
+        self.console.print(f"waiting for {running} trials of other processes, or for their end", highlight=False)
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """The bar of a run without a line for every epoch: a sweep has many of them."""
+
+    display: Display
+
+    def begin(self, done: int, updates: int) -> None:
+        self.display.begin(done, updates)
+
+    def updated(self, record: Record) -> None:
+        self.display.updated(record)
+
+    def validated(self, line: Line) -> None: ...
+
+    def end(self) -> None:
+        self.display.end()
+
+
+def _understood(name: str, words: str | None) -> Range | float | int | None:
+    if words is None:
+        return None
+    low, *more = words.split(":")
+    whole = name == "steps"
+    try:
+        if not more:
+            return int(low) if whole else float(low)
+        high, *scale = more
+        if scale not in ([], ["log"]):
+            raise ValueError("after LOW:HIGH only :log may come")
+        return Range(float(low), float(high), bool(scale), whole)
+    except ValueError as problem:
+        raise ValueError(
+            f"--{name} must be a {'whole ' if whole else ''}number, LOW:HIGH or LOW:HIGH:log, got {words} ({problem})"
+        ) from None
+
+
+def _next(choice: Choice, folder: Path, eps: float) -> list[str]:
+    again = replace(choice, seed=choice.seed + 1)
+    return [
+        f"Next: widemargin audit {shlex.quote(str(folder))} --eps {eps:g}",
+        f"and with another seed: widemargin train {shlex.join(words_of(again))}",
+    ]
+
+
+def words_of(choice: Choice) -> list[str]:
+    """What to give to `widemargin train` for this run."""
+    words = []
+    for word in fields(choice):
+        value = getattr(choice, word.name)
+        if word.default is not MISSING and value == word.default:
+            continue
+        words.append(f"--{word.name.replace('_', '-')}")
+        if value is not True:
+            words += map(str, value) if isinstance(value, tuple) else [str(value)]
+    return words

@@ -1,0 +1,66 @@
+"""How much time is there for an audit, and how much has it taken?"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from widemargin.files import read_json, write_json
+
+OVERRUN = 1.15
+"""So many times a budget, whatever is under way is given up."""
+
+
+class TimeIsUp(BaseException):
+    """No Exception: those of networks are caught, and this is none of theirs."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    budget: float | None
+    begun: float = field(default_factory=lambda: time.monotonic())
+
+    def left(self, share: float = 1.0) -> float:
+        """In seconds, of a share of the budget that comes first."""
+        return math.inf if self.budget is None else self.begun + share * self.budget - time.monotonic()
+
+    @contextmanager
+    def ending(self, share: float = OVERRUN, unless: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """Whoever asks any module after this share of the budget is stopped by TimeIsUp."""
+        if self.budget is None:
+            yield
+            return
+
+        def check(*_: object) -> None:
+            if self.left(share) <= 0 and not unless():
+                raise TimeIsUp
+
+        # Of all modules: an ensemble may be asked for what its members say, and not as a whole.
+        hook = register_module_forward_pre_hook(check)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+
+@dataclass(eq=False)
+class Stopwatch:
+    """The time that passed, of all calls together, up to the last that saved anything."""
+
+    path: Path
+    since: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def seconds(self) -> float:
+        return float(read_json(self.path)["seconds"]) if self.path.exists() else 0.0
+
+    def save(self) -> None:
+        now = time.monotonic()
+        write_json(self.path, {"seconds": self.seconds + now - self.since})
+        self.since = now

@@ -1,0 +1,275 @@
+"""Jobs as Ray tasks: on a cluster that runs already, or on one that this computer starts and ends."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from widemargin.conduct.stop import Asking, Stopped
+from widemargin.data.extras import needed
+from widemargin.workers import Bar, Board, Job, sendable
+
+_OBJECT_STORE = 80 * 2**20
+"""Bytes, about the least that Ray takes: results go to files, and only progress goes through it."""
+
+
+@contextmanager
+def ray_tasks(count: int | None = None, address: str | None = None) -> Iterator[RayTasks]:
+    """Without an address and RAY_ADDRESS, a cluster of this computer alone, with `count` cores; it ends here."""
+    needed("ray", "'widemargin[sweeps]'", "--engine ray")
+    found = address or os.environ.get("RAY_ADDRESS") or "local"
+    with _local_cluster(count or os.cpu_count() or 1) if found == "local" else _cluster_at(found):
+        yield RayTasks()
+
+
+@dataclass(frozen=True)
+class RayTasks:
+    """A job whose worker is killed is done again from its last checkpoint, up to `retries` times."""
+
+    retries: int = 3
+
+    def do(self, jobs: Sequence[Job], board: Board, count: int, asking: Asking) -> None:
+        import ray
+
+        left, running = deque(_Attempt(number, job) for number, job in enumerate(jobs)), dict[Any, _Attempt]()
+        # If its computer goes down it begins anew, empty: the next ticks fill it.
+        progress = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Progress).remote()
+        perform = ray.remote(num_cpus=1, max_retries=0)(_perform)
+        here = _Place.this()
+        bars, stopped = _Bars(board), False
+        try:
+            while left or running:
+                if not stopped and asking.now():
+                    stopped = True
+                    left.clear()
+                    progress.stop.remote()
+                while left and len(running) < count:
+                    attempt = left.popleft()
+                    running[perform.remote(here, attempt.number, pickle.dumps(attempt.job), progress)] = attempt
+                done, _ = ray.wait(list(running), timeout=0.5)
+                steps = ray.get(progress.read.remote())
+                for attempt in running.values():
+                    if attempt.number in steps:
+                        bars.show(attempt, steps[attempt.number])
+                for task in done:
+                    attempt = running.pop(task)
+                    if _was_killed(task) and not stopped:
+                        left.appendleft(self._again(attempt, board))
+                    else:
+                        bars.end(attempt)
+        finally:
+            for task in running:
+                ray.cancel(task, force=True)
+            ray.kill(progress)
+        if stopped:
+            raise Stopped
+
+    def _again(self, attempt: _Attempt, board: Board) -> _Attempt:
+        if attempt.retried == self.retries:
+            raise BrokenProcessPool(
+                f"{attempt.job.name} was begun {self.retries + 1} times and its worker process was killed each time, "
+                "maybe for want of memory: take fewer workers"
+            )
+        said = f"{attempt.job.name}: its worker process was killed, it goes on from its checkpoint"
+        board.progress.console.print(said, highlight=False)
+        return replace(attempt, retried=attempt.retried + 1)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    number: int
+    job: Job
+    retried: int = 0
+
+
+@dataclass(frozen=True)
+class _Bars:
+    """There is one for every job from its first sign of life to its end."""
+
+    board: Board
+    shown: dict[int, Bar] = field(default_factory=dict)
+
+    def show(self, attempt: _Attempt, steps: int) -> None:
+        if attempt.number not in self.shown:
+            self.shown[attempt.number] = self.board.begin(attempt.job)
+        self.shown[attempt.number].tick(steps)
+
+    def end(self, attempt: _Attempt) -> None:
+        self.show(attempt, attempt.job.steps)
+        self.shown.pop(attempt.number).end()
+
+
+class _Progress:
+    """An actor: jobs tell it how far they are."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, int] = {}
+        self.stopped = False
+
+    def tell(self, number: int, steps: int) -> bool:
+        """Shall the job stop?"""
+        self.steps[number] = steps
+        return self.stopped
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def read(self) -> dict[int, int]:
+        return self.steps
+
+
+@dataclass
+class _Ticks:
+    """A Tick that tells at most a few times in a second: some jobs have thousands of quick steps."""
+
+    number: int
+    progress: Any
+    next_at: float = 0.0
+    answer: Any = None
+    """To what was told last, which is not waited for."""
+
+    def __call__(self, steps: int) -> None:
+        import ray
+
+        now = time.monotonic()
+        if now >= self.next_at:
+            stop = self.answer is not None and ray.get(self.answer)
+            self.answer = self.progress.tell.remote(self.number, steps)
+            self.next_at = now + 0.25
+            if stop:
+                raise Stopped
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the command was given: files are named from there, data and modules are looked for as there."""
+
+    folder: str
+    variables: dict[str, str]
+    modules: tuple[str, ...] = ()
+
+    @classmethod
+    def this(cls) -> _Place:
+        variables = {name: value for name, value in os.environ.items() if name.startswith("WIDEMARGIN_")}
+        return cls(os.getcwd(), variables, tuple(map(os.path.abspath, sys.path)))
+
+    def enter(self) -> None:
+        try:
+            os.chdir(self.folder)
+        except OSError:
+            raise ValueError(
+                f"{self.folder} must be on a file system that all computers of the Ray cluster share, and is not on "
+                f"{socket.gethostname()}: give the command in a folder that is"
+            ) from None
+        os.environ.update(self.variables)
+        sys.path.extend(path for path in self.modules if path not in sys.path)
+
+
+def _perform(place: _Place, number: int, pickled: bytes, progress: Any) -> Exception | None:
+    """In a worker process.  Errors of jobs are returned: what is raised tells of the worker."""
+    torch.set_num_threads(1)
+    ticks = _Ticks(number, progress)
+    try:
+        place.enter()
+        ticks(0)
+        job = _unpickled(pickled)
+        job.function(*job.arguments, ticks)
+    except Stopped:
+        return None
+    except Exception as error:  # Whatever goes wrong in a job is for those who asked for it.
+        return sendable(error)
+    return None
+
+
+def _unpickled(content: bytes) -> Job:
+    try:
+        job = pickle.loads(content)
+    except (ImportError, AttributeError) as problem:
+        raise ValueError(_lacking(f"{problem} on {socket.gethostname()}")) from None
+    assert isinstance(job, Job)
+    return job
+
+
+def _lacking(what: str) -> str:
+    return f"every computer of the Ray cluster must have the packages and files of this one, but one has not: {what}"
+
+
+def _was_killed(task: Any) -> bool:
+    """For a task that is over; a job's own error is raised."""
+    import ray
+    from ray import exceptions
+
+    try:
+        error = ray.get(task)
+    except (
+        exceptions.WorkerCrashedError,
+        exceptions.OutOfMemoryError,
+        exceptions.NodeDiedError,
+        exceptions.ObjectLostError,
+    ):
+        return True
+    except exceptions.RayTaskError as problem:
+        raise ValueError(_lacking(str(problem.cause).partition("\n")[0])) from None
+    if error is not None:
+        raise error
+    return False
+
+
+@contextmanager
+def _local_cluster(count: int) -> Iterator[None]:
+    import ray
+
+    _never_report()
+    # Its sockets are in there, whose names must be short: the usual place for temporary files may be far down.
+    with tempfile.TemporaryDirectory(prefix="widemargin-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        try:
+            ray.init(
+                address="local",
+                num_cpus=count,
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE,
+                log_to_driver=False,
+                logging_level="ERROR",
+                _node_ip_address="127.0.0.1",
+                # If this process is killed, Ray's own look for its head so many seconds before they end, too.
+                _system_config={"gcs_rpc_server_reconnect_timeout_s": 10},
+                _temp_dir=folder,
+            )
+            yield
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def _cluster_at(address: str) -> Iterator[None]:
+    import ray
+
+    _never_report()
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError) as problem:
+        raise ValueError(
+            f"--address must be that of a Ray cluster that runs, got {address} ({str(problem).splitlines()[0]}): start "
+            "one with `ray start --head`, or leave out --address and RAY_ADDRESS"
+        ) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _never_report() -> None:
+    """To Ray's makers, who collect usage statistics otherwise."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"

@@ -1,0 +1,69 @@
+"""About how long does it take to train and to judge an image network on one core of this machine?"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+
+import torch
+
+from widemargin.conduct.task import laid_out
+from widemargin.data.batches import updates_per_epoch
+from widemargin.data.images import ImageSet
+from widemargin.method import Method
+from widemargin.networks.named import ImageShape, LeNetShape
+from widemargin.perturb.ascent import Uniform
+from widemargin.perturb.search import Search
+from widemargin.run import BeforeHead, DropoutDraws, Trial
+
+_JUDGED_AT_ONCE = 256
+
+
+def updates(trial: Trial, epochs: int) -> int:
+    assert isinstance(trial.data, ImageSet)
+    return epochs * updates_per_epoch(trial.data.published_rows, trial.plan.batch)
+
+
+def training(trial: Trial, epochs: float) -> float:
+    """Seconds for so many epochs, from the time of one pass of a batch as large as the plan's, measured now."""
+    assert isinstance(trial.data, ImageSet)
+    assert isinstance(trial.network, ImageShape)
+    # In latent space a search passes only through the head.
+    each = 2.0 if isinstance(trial.place, BeforeHead) else passes(trial.method)
+    each *= trial.members.draws if isinstance(trial.members, DropoutDraws) else 1
+    rows = trial.data.published_rows
+    return epochs * rows * each * _seconds_per_pass(trial.network, trial.plan.batch or rows) if epochs else 0.0
+
+
+def judging(trial: Trial, passes: float) -> float:
+    """Seconds for so many passes of one image."""
+    assert isinstance(trial.network, ImageShape)
+    return passes * _seconds_per_pass(trial.network, _JUDGED_AT_ONCE)
+
+
+def passes(method: Method) -> float:
+    """Forward and backward passes of an average sample in an update, the training's own counted as 2."""
+    search = method.perturb
+    if not isinstance(search, Search):
+        return 2.0
+    steps = search.ascent.steps
+    return 2.0 + ((steps.least + steps.most) / 2 if isinstance(steps, Uniform) else steps.most)
+
+
+@cache
+def _seconds_per_pass(shape: ImageShape, batch: int) -> float:
+    """Of one image in such a batch."""
+    network = laid_out(shape.build(torch.Generator().manual_seed(0))).eval().requires_grad_(False)
+    side = shape.side if isinstance(shape, LeNetShape) else 32
+    # A ResNet's time no longer falls with larger batches, and its batches take seconds.
+    images = torch.rand(batch if isinstance(shape, LeNetShape) else min(batch, 16), shape.channels, side, side)
+    images.requires_grad_()
+
+    def once() -> float:
+        # Of all threads: what one core would take.
+        start = time.process_time()
+        torch.autograd.grad(network(images).logsumexp(-1).sum(), images)
+        return time.process_time() - start
+
+    # The first is slow, and others may be at work on this machine.
+    return min(once() for _ in range(3)) / len(images)

@@ -1,0 +1,176 @@
+"""No attack and no measure asks a network about an empty batch: a new one is a new row here."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+from torch.overrides import TorchFunctionMode
+
+from widemargin import Cloud, Network, Single, at_input
+from widemargin.conduct.audit import Subject, audit
+from widemargin.conduct.audited import Question
+from widemargin.data.labelled import Labelled, Origin
+from widemargin.measure.accuracy import accuracy
+from widemargin.measure.attacks.apgd import APGD, TargetedAPGD
+from widemargin.measure.attacks.attack import Attack, Noise
+from widemargin.measure.attacks.bisected import BisectedAPGD
+from widemargin.measure.attacks.ddn import DDN
+from widemargin.measure.attacks.fab import FAB, ShortestFAB
+from widemargin.measure.attacks.fmn import FMN
+from widemargin.measure.attacks.losses import DLR, Margin
+from widemargin.measure.attacks.square import Square
+from widemargin.measure.autoattack import autoattack
+from widemargin.measure.calibration import doubts
+from widemargin.measure.certified import certified, certified_radius
+from widemargin.measure.curve import bisected, robustness
+from widemargin.measure.diagnostics import PGD, all_findings
+from widemargin.measure.distance import distances
+from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.measure.stand_in import fooled, stand_in
+from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Ball, Linf
+
+CLASSES, SIDE, COUNT = 4, 4, 6
+REFUSED = "cannot reshape tensor of 0 elements"
+
+
+class Flattening(nn.Module):
+    """As many networks do, by a `view` that torch refuses of an empty batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(SIDE * SIDE, CLASSES)
+        with torch.no_grad():
+            self.linear.weight.copy_(torch.randn(CLASSES, SIDE * SIDE, generator=torch.Generator().manual_seed(0)))
+            self.linear.bias.copy_(-self.linear.weight.sum(1) / 2)
+
+    def forward(self, points: Tensor) -> Tensor:
+        found: Tensor = self.linear(points.view(points.size(0), -1))
+        return found
+
+
+def test_the_network_refuses_an_empty_batch() -> None:
+    with pytest.raises(RuntimeError, match=REFUSED):
+        network()(POINTS[:0])
+
+
+class Refusing(TorchFunctionMode):
+    """Certificates read layers, and take none that refuses: so the products themselves do."""
+
+    def __torch_function__(self, called: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if called in (linear, torch.matmul) and isinstance(args[0], Tensor) and args[0].numel() == 0:
+            raise RuntimeError(REFUSED)
+        return called(*args, **(kwargs or {}))
+
+
+def proven(measure: Callable[[Network, Cloud, Ball], object], cloud: Cloud, ball: Ball) -> object:
+    network = Single(at_input(nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU(), nn.Flatten(), Flattening().linear))).eval()
+    with Refusing():
+        return measure(network, cloud, ball)
+
+
+def network() -> Network:
+    return Single(at_input(Flattening())).eval()
+
+
+POINTS = torch.rand(COUNT, 1, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
+with torch.no_grad():
+    RIGHT = network()(POINTS).argmax(1)
+# All right, none, and some.
+LABELS = {"all": RIGHT, "none": (RIGHT + 1) % CLASSES, "some": torch.where(torch.arange(COUNT) % 3 > 0, RIGHT, 0)}
+# Everybody breaks, nobody does, and some do.
+RADII = {"broken": 20.0, "unbroken": 1e-6, "between": 0.3}
+NORMS: dict[str, type[Linf] | type[L2] | type[L1]] = {"linf": Linf, "l2": L2, "l1": L1}
+
+ATTACKS: dict[str, Callable[[Ball], Attack]] = {
+    "apgd-ce": lambda ball: APGD(ball, steps=6, restarts=2),
+    "apgd-dlr": lambda ball: APGD(ball, DLR(), steps=6),
+    "apgd-margin": lambda ball: APGD(ball, Margin(), steps=6),
+    "apgd-t": lambda ball: TargetedAPGD(ball, targets=3, steps=6),
+    "apgd-t in turn": lambda ball: TargetedAPGD(ball, targets=3, steps=6, rows_at_once=1),
+    "fab": lambda ball: FAB(ball, targets=3, steps=6, restarts=2),
+    "shortest fab": lambda ball: ShortestFAB(ball, targets=3, steps=6),
+    "square": lambda ball: Square(ball, queries=20),
+    "ddn": lambda ball: DDN(ball.box, steps=6),
+    "fmn": lambda ball: FMN(type(ball), ball.box, steps=6),  # type: ignore[arg-type]
+    "fmn-t": lambda ball: FMN(type(ball), ball.box, steps=6, targets=3),  # type: ignore[arg-type]
+    "bisected apgd": lambda ball: BisectedAPGD(type(ball), ball.box, steps=6, trials=3),  # type: ignore[arg-type]
+    "pgd": lambda ball: PGD(ball, steps=6),
+    "pgd targeted": lambda ball: PGD(ball, steps=6, targets=3),
+}
+
+
+def quick(ball: Ball) -> tuple[Attack, ...]:
+    return tuple(ATTACKS[name](ball) for name in ("apgd-ce", "fab", "apgd-t", "square"))
+
+
+def _transfer(network: Network, cloud: Cloud, ball: Ball) -> object:
+    return fooled(network, cloud, ball, stand_in(network, cloud, ball))
+
+
+def _distances(network: Network, cloud: Cloud, ball: Ball) -> object:
+    norm = type(ball)
+    assert norm in (Linf, L2, L1)
+    names = ("fmn-t", "ddn" if norm is L2 else "fmn", "shortest fab", "bisected apgd")
+    return distances(network, cloud, norm, ball.box, [ATTACKS[name](ball) for name in names])
+
+
+MEASURES: dict[str, Callable[[Network, Cloud, Ball], object]] = {
+    "accuracy": lambda network, cloud, ball: accuracy(network, cloud, 3),
+    "distances": _distances,
+    "autoattack": lambda network, cloud, ball: autoattack(network, cloud, ball, quick(ball)),
+    "curve": lambda network, cloud, ball: robustness(network, cloud, [ball], quick, rows=3),
+    "bisected curve": lambda network, cloud, ball: bisected(network, cloud, ball, quick, halvings=2),
+    "pgd": lambda network, cloud, ball: robust_accuracy(network, cloud, pgd_attack(ball, ball.radius / 4, 3)),
+    "calibration": lambda network, cloud, ball: doubts(network, cloud, {}),
+    "certificate": lambda _, cloud, ball: proven(certified, cloud, ball),
+    "certified radius": lambda _, cloud, ball: proven(certified_radius, cloud, ball),
+    "transfer": _transfer,
+}
+
+
+def cloud(labels: Tensor) -> Cloud:
+    return Cloud(POINTS, labels)
+
+
+@pytest.mark.parametrize("radius", RADII)
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attacks(name: str, norm: str, radius: str) -> None:
+    attack = ATTACKS[name](NORMS[norm](RADII[radius], UNIT))
+    places = attack(network(), POINTS, RIGHT, Noise(0, torch.arange(len(POINTS))))
+    assert places.shape == POINTS.shape
+
+
+CASES = [("linf", radius, labels) for radius in RADII for labels in LABELS]
+CASES += [(norm, radius, "some") for norm in ("l2", "l1") for radius in RADII]
+
+
+@pytest.mark.parametrize(("norm", "radius", "labels"), CASES)
+@pytest.mark.parametrize("name", MEASURES)
+def test_measures(name: str, norm: str, radius: str, labels: str) -> None:
+    assert MEASURES[name](network(), cloud(LABELS[labels]), NORMS[norm](RADII[radius], UNIT)) is not None
+
+
+@pytest.mark.parametrize("labels", LABELS)
+@pytest.mark.parametrize("radius", RADII)
+def test_every_diagnosis(labels: str, radius: str) -> None:
+    found = all_findings(
+        network(), cloud(LABELS[labels]), Linf(RADII[radius], UNIT), [(0.1, 1.0, COUNT), (0.2, 0.5, COUNT)]
+    )
+    assert not [one.evidence for one in found if REFUSED in one.evidence]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_whole_audit(norm: str, tmp_path: Path) -> None:
+    """With the standard's own attacks, as the command line makes it."""
+    examples = Labelled(POINTS, LABELS["some"], tuple("abcd"), Origin("memory", "digest"))
+    subject = Subject(network(), "flattening", "weights", examples, "points")
+    balls = tuple(NORMS[norm](radius, OPEN) for radius in (0.1, 0.3))
+    found = audit(subject, Question(balls, points=COUNT), tmp_path)
+    assert found is not None
+    assert not [one.evidence for one in found.findings if REFUSED in one.evidence]

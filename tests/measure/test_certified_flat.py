@@ -1,0 +1,78 @@
+"""Networks of images that begin with a flat layer, however it is written and exported."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from widemargin import L1, L2, Cloud, Linf, Network, Rng
+from widemargin.conduct.export import write_network
+from widemargin.conduct.model import load_model
+from widemargin.measure.certified import certified_radius
+
+NORMS = (Linf, L2, L1)
+
+
+class FlatFirst(nn.Module):
+    """Somebody's own network of images, which are made flat before anything else."""
+
+    def __init__(self, flat: Callable[[Tensor], Tensor], first: nn.Module, last: nn.Module) -> None:
+        super().__init__()
+        self.flat, self.first, self.last = flat, first, last
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.last(F.relu(self.first(self.flat(images))))
+
+
+FLATTENED: dict[str, Callable[[Tensor], Tensor]] = {
+    "nn.Flatten": nn.Flatten(),
+    "flatten": lambda images: images.flatten(1),
+    "torch.flatten": lambda images: torch.flatten(images, 1),
+    "view by len": lambda images: images.view(len(images), -1),
+    "view by size": lambda images: images.view(images.size(0), -1),
+    "view by features": lambda images: images.view(-1, 32),
+    "reshape by shape": lambda images: images.reshape(images.shape[0], -1),
+    "reshape by features": lambda images: torch.reshape(images, (-1, 32)),
+}
+# torch.export takes the length for a constant.
+EXPORTED = [name for name in FLATTENED if name != "view by len"]
+
+
+def flat_first(name: str) -> tuple[nn.Module, nn.Module, Cloud]:
+    """A network of images, the same of flat images, and images with its labels."""
+    with Rng.seeded(1).as_global():
+        first, last, points = nn.Linear(32, 10), nn.Linear(10, 3), torch.rand(3, 2, 4, 4)
+    flat = nn.Sequential(first, nn.ReLU(), last)
+    network = (
+        nn.Sequential(nn.Flatten(), first, nn.ReLU(), last)
+        if name == "nn.Sequential"
+        else FlatFirst(FLATTENED[name], first, last)
+    )
+    with torch.no_grad():
+        return network.eval(), flat, Cloud(points, network(points).argmax(1))
+
+
+def check_as_flat(network: Network | nn.Module, flat: nn.Module, images: Cloud) -> None:
+    for norm in NORMS:
+        wanted = certified_radius(flat, Cloud(images.points.flatten(1), images.labels), norm(1.0))
+        assert (wanted > 0).all()
+        torch.testing.assert_close(certified_radius(network, images, norm(1.0)), wanted, rtol=1e-6, atol=0)
+
+
+@pytest.mark.usefixtures("untyped_tracing")
+@pytest.mark.parametrize("name", ["nn.Sequential", *FLATTENED])
+def test_images_made_flat_have_the_bounds_of_flat_points(name: str) -> None:
+    check_as_flat(*flat_first(name))
+
+
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+@pytest.mark.parametrize("name", ["nn.Sequential", *(pytest.param(name, marks=pytest.mark.slow) for name in EXPORTED)])
+def test_so_they_do_once_exported(name: str, suffix: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    network, flat, images = flat_first(name)
+    write_network(network, (2, 4, 4), tmp_path / f"model{suffix}")
+    # Not before: an export traces in its own way.
+    request.getfixturevalue("untyped_tracing")
+    check_as_flat(load_model(str(tmp_path / f"model{suffix}")).network, flat, images)

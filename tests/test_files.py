@@ -1,0 +1,61 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from widemargin.files import Damaged, read_json, sealed_text, unsealed_text, write_json, write_whole
+
+CONTENT = {"clean": 0.75, "robust": 0.5, "names": ["a", "b"], "key": "0123456789abcdef"}
+
+
+def flips(whole: bytes) -> list[bytes]:
+    return [whole[:i] + bytes([whole[i] ^ (1 << bit)]) + whole[i + 1 :] for i in range(len(whole)) for bit in range(8)]
+
+
+def test_no_bit_of_a_json_file_can_change_unseen(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, CONTENT)
+    assert read_json(path) == CONTENT
+    for flipped in [*flips(path.read_bytes()), *(path.read_bytes()[:n] for n in range(path.stat().st_size - 2))]:
+        path.write_bytes(flipped)
+        try:
+            found = read_json(path)
+        except Damaged:
+            continue
+        assert found == CONTENT
+
+
+def test_no_bit_of_a_text_can_change_unseen() -> None:
+    text = "title: udp\nkey: 0123456789abcdef\nseed: 3\n"
+    sealed = sealed_text(text)
+    assert unsealed_text(sealed, Path("run.yaml")) == text
+    assert unsealed_text(text, Path("run.yaml")) == text
+    cut = [sealed.encode()[:n] for n in range(1, len(sealed))]
+    for changed in [*flips(sealed.encode()), *cut]:
+        said = changed.decode(errors="replace")
+        try:
+            read = unsealed_text(said, Path("run.yaml"))
+        except Damaged:
+            continue
+        # A word that was cut short is no run.
+        assert read == text or sealed.startswith(said)
+        assert "key" not in read or read == text
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "open"])
+def test_a_full_disk_is_one_sentence_and_leaves_what_was_there(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, CONTENT)
+
+    def full(*arguments: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path if call == "open" else os, call, full)
+    with pytest.raises(ValueError, match=r"a.json cannot be written \(No space left on device\): make room"):
+        write_whole(path, b"new")
+    monkeypatch.undo()
+    assert read_json(path) == CONTENT
+    assert [inside.name for inside in tmp_path.iterdir()] == ["a.json"]
