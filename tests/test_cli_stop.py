@@ -179,7 +179,7 @@ def test_names_are_no_markup_and_a_damaged_run_does_not_hide_the_others(
     assert capsys.readouterr().out == "all/q[/m].safetensors\n"
     shutil.copytree(undisturbed / "run", tmp_path / "all" / "[b]good")
     for name in ("run.yaml", "records.jsonl", "figures.json"):
-        damaged = shutil.copytree(undisturbed / "run", tmp_path / "all" / name)
+        damaged = shutil.copytree(undisturbed / "run", tmp_path / "all" / f"bad-{name}")
         (damaged / name).write_bytes((damaged / name).read_bytes().replace(b"0", b"1", 3))
     shutil.copytree(undisturbed / "run", tmp_path / "all" / "lost")
     (tmp_path / "all" / "lost" / "run.yaml").unlink()
@@ -187,14 +187,14 @@ def test_names_are_no_markup_and_a_damaged_run_does_not_hide_the_others(
     rows = {row.split("│")[1].strip(): row for row in capsys.readouterr().out.splitlines() if row.startswith("│")}
     assert "60" in rows["[b]good"]
     for name in ("run.yaml", "records.jsonl", "figures.json"):
-        assert f"all/{name}/{name} is" in rows[name], rows[name]
-        assert "damaged" in rows[name]
+        assert f"all/bad-{name}/{name} is" in rows[f"bad-{name}"]
+        assert "damaged" in rows[f"bad-{name}"]
     assert "holds no run (no run.yaml)" in rows["lost"]
     widemargin("compare all")
     said = capsys.readouterr().out
-    assert "Left out: all/figures.json/figures.json is damaged (its checksum differs)" in said
+    assert "Left out: all/bad-figures.json/figures.json is damaged (its checksum differs)" in said
     assert "standard" in said
-    assert "is damaged" in refused("compare all/figures.json", capsys)
+    assert "is damaged" in refused("compare all/bad-figures.json", capsys)
 
 
 def test_calibrate_and_audit_look_at_the_data_that_the_run_has_seen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import socket
@@ -45,7 +46,7 @@ class RayTasks:
 
         left, running = deque(_Attempt(number, job) for number, job in enumerate(jobs)), dict[Any, _Attempt]()
         # If its computer goes down it begins anew, empty: the next ticks fill it.
-        progress = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Progress).remote()
+        progress: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Progress).remote()
         perform = ray.remote(num_cpus=1, max_retries=0)(_perform)
         here = _Place.this()
         bars, stopped = _Bars(board), False
@@ -241,7 +242,7 @@ def _local_cluster(count: int) -> Iterator[None]:
                 include_dashboard=False,
                 object_store_memory=_OBJECT_STORE,
                 log_to_driver=False,
-                logging_level="ERROR",
+                logging_level=logging.ERROR,
                 _node_ip_address="127.0.0.1",
                 # If this process is killed, Ray's own look for its head so many seconds before they end, too.
                 _system_config={"gcs_rpc_server_reconnect_timeout_s": 10},
@@ -258,7 +259,7 @@ def _cluster_at(address: str) -> Iterator[None]:
 
     _never_report()
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as problem:
         raise ValueError(
             f"--address must be that of a Ray cluster that runs, got {address} ({str(problem).splitlines()[0]}): start "

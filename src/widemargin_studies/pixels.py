@@ -22,7 +22,7 @@ from widemargin.measure.robustness import pgd_attack, robust
 from widemargin.method import Method
 from widemargin.networks.named import ImageShape, LeNetShape, ResNetShape
 from widemargin.perturb.balls import L2, OPEN, Ball, Linf
-from widemargin.plan import SGD, Adam, Epochs, Plan, Triangle
+from widemargin.plan import SGD, Adam, AsTheyAre, Epochs, Plan, Triangle
 from widemargin.recipes import fgsm, pgd, r_fgsm, standard, trades_cross_entropy, udp, udp_single_step, udpr
 from widemargin.report.document import Report
 from widemargin.report.results import hardware
@@ -293,7 +293,7 @@ class ImageStudy:
     def settings(self, store: Store) -> str:
         """What ran, from the folders in which it ran."""
         told = dict.fromkeys(self._told(cell, store) for cell in self.cells)
-        return " ".join([f"Scale {self.scale.name}.", *told, *self._stand(store), str(self.judge)])
+        return " ".join([f"Scale {self.scale.name}.", *told, *self._stand(store), f"{str(self.judge).rstrip('.')}."])
 
     def facts(self, store: Store) -> dict[str, Any]:
         """What ran, for programs: networks by their labels."""
@@ -321,13 +321,16 @@ class ImageStudy:
     def _told(self, cell: Cell, store: Store) -> str:
         scaled = self.scale.cell(cell)
         train, validation, test = self.images(cell, store)
-        assert isinstance(scaled.bench.plan.length, Epochs)
+        plan, trial = scaled.bench.plan, self.trials(cell)[0]
+        epoch, length = self._epochs(trial)[self._stage(store)], _length(trial)
+        epochs = f"{length} epochs" if epoch == length else f"{epoch} of {length} epochs"
+        augmented = "" if plan.augment == AsTheyAre() else f", {plan.augment}"
         shorter = "" if scaled.steps == cell.steps else f", searches cut to {self.scale.most_steps} steps"
         seeds = self.scale.seeds
         return (
             f"{scaled.bench.data.name}: {train:,} images to train on, {validation:,} to validate, {test:,} to test; "
-            f"{scaled.bench.network}; {scaled.bench.plan}{shorter}; seed{'s' * (len(seeds) > 1)} "
-            f"{', '.join(map(str, seeds))}."
+            f"{scaled.bench.network}; {epochs} of batches of {plan.batch}, {plan.descent}{augmented}{shorter}; "
+            f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}."
         )
 
     def _stand(self, store: Store) -> list[str]:

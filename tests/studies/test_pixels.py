@@ -2,6 +2,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -23,6 +24,7 @@ from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, Workers
 from widemargin_studies import (
+    app_long_walk,
     app_overfitting_cifar,
     app_overfitting_fashion,
     clean_accuracy,
@@ -249,6 +251,20 @@ def test_the_radius_that_validation_chooses(tmp_path: Path) -> None:
     assert selection.best_is_larger({0.2: better, 0.5: better}, 0.2) == "undecided"
 
 
+def test_the_long_walk_is_judged_image_by_image(tmp_path: Path) -> None:
+    store, own = Store(tmp_path), app_long_walk.SMALL
+    (trial,) = own.trials(own.cells[0])
+    ways = {"UDP": np.linspace(0.4, 0.6, 8), "PGD": np.linspace(3, 4, 8)}
+    arrays = {"labels": np.arange(8), **{name: np.zeros((8, 3, 4, 4)) for name in ("clean", *ways)}}
+    for name, way in ways.items():
+        arrays |= {f"{name} {what}": way for what in ("l2", "linf", "lead")}
+        arrays[f"{name} own probability"] = np.full(8, 0.3 if name == "UDP" else 0.001)
+    store.save(key_of(own.judge, trial), {}, {"n": 8, "names": list("abcdefgh")}, arrays, {})
+    (tmp_path / "trained" / trial.key).mkdir(parents=True)
+    (tmp_path / "trained" / trial.key / "run.yaml").write_text("data: {rows: [1234, 80, 100]}")
+    assert [verdict.word for verdict in own.report(store).verdicts] == ["held", "held"]
+
+
 def test_selection_reads_what_app_e1_stored(tmp_path: Path) -> None:
     for app, chosen in (
         (clean_accuracy.APP_FULL, selection.FULL),
@@ -296,6 +312,7 @@ def test_stages_are_prefixes_of_one_run_and_go_on_whatever_kills_them(tmp_path: 
     assert own.missing(store) == 3
     told = own.report(store)
     assert "All networks stand at epoch 1 of 12. Judged farther on: PGD (eps 0.1), seed 0: epoch 3." in told.settings
+    assert "; 1 of 12 epochs of batches of 64, Adam(" in told.settings
     early = own.numbers(CELLS[0], store, "clean")
     (trial,) = own.trials(CELLS[0])
     shorter = replace(trial, plan=replace(trial.plan, length=Epochs(1)))
@@ -303,6 +320,7 @@ def test_stages_are_prefixes_of_one_run_and_go_on_whatever_kills_them(tmp_path: 
     assert early == [accuracy(network, trial.data.draw().test)]
     own.run(store, Workers(quiet, 1))
     assert own.missing(store) == 0
+    assert "; 12 epochs of batches of 64, Adam(" in own.report(store).settings
     assert "All networks stand at epoch 12 of 12." in own.report(store).settings
     assert len(list((tmp_path / "trained").iterdir())) == 2
     at_once = replace(own, scale=replace(STAGED, stages=()))

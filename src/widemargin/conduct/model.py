@@ -85,7 +85,7 @@ def load(place: str | Path) -> nn.Module:
 def _run(folder: RunFolder, which: Literal["best", "last"]) -> Model:
     trial, module = trained(folder, which)
     if folder.read_figures() is None:
-        raise ValueError(f"{folder.path} has not finished training: `widemargin resume` goes on")
+        raise ValueError(f"{folder.path} has not finished training: `widemargin resume {folder.path}` goes on")
     used = folder.best if which == "best" and folder.best.exists() else folder.last
     notes = () if used.stem == which else (f"it has no {which} weights, so its {used.stem} ones are used",)
     name = str(read_description(folder.description).get("title") or folder.path.name)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from widemargin.conduct.carry_out import Watch, carry_out
 from widemargin.conduct.folder import Line, RunFolder
-from widemargin.conduct.sweep import Range, SweepTrial
+from widemargin.conduct.sweep import Range, State, SweepTrial
 from widemargin.conduct.task import Task
 from widemargin.train.loop import Diverged, Record
 
@@ -270,5 +270,6 @@ def _queue(study: optuna.Study, trial: FrozenTrial, **notes: int) -> None:
 
 def _told(trial: FrozenTrial) -> SweepTrial:
     notes = trial.user_attrs
-    state = "complete" if trial.state is TrialState.COMPLETE else "diverged" if "diverged" in notes else "pruned"
+    stopped: State = "diverged" if "diverged" in notes else "pruned"
+    state: State = "complete" if trial.state is TrialState.COMPLETE else stopped
     return SweepTrial(notes["number"], state, notes["parameters"], notes.get("robust"), notes.get("clean"))

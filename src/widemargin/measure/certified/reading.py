@@ -59,7 +59,7 @@ def read(network: Network | nn.Module, points: Points) -> Program:
     return program
 
 
-def _repeated(points: Points, module: nn.Module) -> Points:
+def _repeated(points: Points, module: nn.Module) -> Tensor:
     """As many as a network asks for that takes batches of one size alone."""
     rows = next((part.asks_for_rows for part in module.modules() if getattr(part, "asks_for_rows", None)), len(points))
     return points[torch.arange(rows, device=points.device) % len(points)]
