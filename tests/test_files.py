@@ -2,9 +2,20 @@ import errno
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from widemargin.files import Damaged, read_json, sealed_text, unsealed_text, write_json, write_whole
+from widemargin.files import (
+    Damaged,
+    read_json,
+    read_tensors,
+    sealed_text,
+    unsealed_text,
+    write_json,
+    write_tensors,
+    write_whole,
+)
 
 CONTENT = {"clean": 0.75, "robust": 0.5, "names": ["a", "b"], "key": "0123456789abcdef"}
 
@@ -24,6 +35,14 @@ def test_no_bit_of_a_json_file_can_change_unseen(tmp_path: Path) -> None:
         except Damaged:
             continue
         assert found == CONTENT
+
+
+def test_tensors_without_a_single_number_are_kept_too(tmp_path: Path) -> None:
+    """numpy's empty arrays have strides of 0."""
+    tensors = {"none": torch.from_numpy(np.array([])), "flat": torch.from_numpy(np.zeros((0, 3))), "one": torch.ones(1)}
+    write_tensors(tmp_path / "a.safetensors", tensors, {"key": "k"})
+    found, _ = read_tensors(tmp_path / "a.safetensors")
+    assert {name: value.shape for name, value in found.items()} == {name: t.shape for name, t in tensors.items()}
 
 
 def test_no_bit_of_a_text_can_change_unseen() -> None:

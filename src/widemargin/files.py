@@ -156,7 +156,8 @@ def _crc_of_tensors(tensors: Mapping[str, Tensor]) -> int:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    return tensor.flatten().view(torch.uint8).numpy().data
+    # An empty tensor may have strides of 0, which cannot be viewed as bytes.
+    return tensor.flatten().view(torch.uint8).numpy().data if tensor.numel() else memoryview(b"")
 
 
 def _line(problem: BaseException) -> str:

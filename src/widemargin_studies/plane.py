@@ -45,7 +45,9 @@ def jobs(runs: Sequence[Run], names: Mapping[Method, str], store: Store, norms: 
     groups = [list(group) for _, group in groupby(runs, key=lambda run: replace(run, seed=0))]
     groups = [group for group in groups if missing(group, store, norms)]
     return [
-        Job(f"{names[group[0].method]}, {_short(group[0].data)}", updates(group[0]), _train_group, (group, store))
+        Job(
+            f"{names[group[0].method]}, {_short(group[0].data)}", updates(group[0]), _train_group, (group, store, norms)
+        )
         for group in groups
     ]
 
@@ -86,7 +88,7 @@ def trained(runs: Sequence[Run], tick: Tick) -> tuple[Abreast, list[float]]:
     return network, losses
 
 
-def _train_group(runs: Sequence[Run], store: Store, tick: Tick) -> None:
+def _train_group(runs: Sequence[Run], store: Store, norms: Sequence[float], tick: Tick) -> None:
     cloud = runs[0].data.draw()
     network, losses = trained(runs, tick)
     for run, single in zip(runs, network.split(), strict=True):
@@ -95,8 +97,10 @@ def _train_group(runs: Sequence[Run], store: Store, tick: Tick) -> None:
         arrays = {"margin": found.margin, "best": found.best, "loss": np.array(losses), **picture_arrays(single, cloud)}
         weights = {name: value.numpy() for name, value in single.state_dict().items()}
         store.save(run.key, describe(run), numbers, arrays, weights)
-        other = margins(single, cloud, p=np.inf)
-        store.save(margins_key(run, np.inf), describe(run), {}, {"margin": other.margin, "best": other.best}, {})
+        for p in norms:
+            if p != 2:
+                other = margins(single, cloud, p=p)
+                store.save(margins_key(run, p), describe(run), {}, {"margin": other.margin, "best": other.best}, {})
 
 
 def describe(run: Run) -> dict[str, Any]:

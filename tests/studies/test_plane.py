@@ -1,5 +1,4 @@
 import io
-import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -85,6 +84,7 @@ def test_two_distances_end_to_end(tmp_path: Path, workers: Workers, monkeypatch:
     monkeypatch.setattr(app_two_distances, "MEMBERS", 2)
     monkeypatch.setattr(app_two_distances, "OSCILLATING", wm.Plan(wm.Updates(20), wm.Adam(5e-3), batch=20))
     monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, length=wm.Updates(20)))
+    monkeypatch.setattr(plane, "margins", partial(margins, resolution=41, refinements=0))
     store = Store(tmp_path / "runs")
     app_two_distances.run(store, workers)
     assert app_two_distances.missing(store) == 0
@@ -97,10 +97,9 @@ def test_a_run_without_margins_in_linf_is_trained_again_for_them(tmp_path: Path,
     runs = plane.runs_of(wm.TwoDistances(), wm.standard(), replace(SHORT, length=wm.Updates(2)), (0, 1))
     store = Store(tmp_path / "runs")
     plane.complete(runs, {wm.standard(): "standard"}, store, workers, "Training")
+    assert plane.missing(runs, store) == 0
+    assert plane.missing(runs, store, (2.0, np.inf)) == 2
+    workers.do(plane.jobs(runs, {wm.standard(): "standard"}, store, (2.0, np.inf)), "Training")
     assert plane.missing(runs, store, (2.0, np.inf)) == 0
     found = plane.measured(runs[0], store, np.inf)
     assert (np.abs(found.margin) <= np.abs(plane.measured(runs[0], store).margin) + 1e-4).all()
-    shutil.rmtree(store.root / plane.margins_key(runs[1], np.inf))
-    assert plane.missing(runs, store) == 0
-    assert plane.missing(runs, store, (2.0, np.inf)) == 1
-    assert len(plane.jobs(runs, {wm.standard(): "standard"}, store, (2.0, np.inf))) == 1
