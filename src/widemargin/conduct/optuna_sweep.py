@@ -106,14 +106,17 @@ class Sweep:
 
     def go(self) -> None:
         """Until so many trials are over, whoever trains them."""
+        told = 0
         while (over := self._number_of(*_OVER)) < self.count:
             _fail_stale(self.study)
             running = self._number_of(TrialState.RUNNING)
-            if over + running >= self.count and not self._number_of(TrialState.WAITING):
-                self.told.waiting(running)
-                time.sleep(self.patience)
-            else:
+            if over + running < self.count or self._number_of(TrialState.WAITING):
                 self.study.optimize(self._train, n_trials=1, catch=(_Surplus,), callbacks=[self._end])
+                continue
+            if running != told:
+                self.told.waiting(running)
+            told = running
+            time.sleep(self.patience)
 
     def trials(self) -> tuple[SweepTrial, ...]:
         """All that are over, in the order in which they began."""
