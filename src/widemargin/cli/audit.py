@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 import re
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
 import rich.console
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from tyro.conf import Positional, arg
 
 from widemargin.cli.asked import (
     answers,
@@ -27,6 +24,7 @@ from widemargin.cli.asked import (
 from widemargin.cli.choice import ball_named, check_seed
 from widemargin.cli.display import say
 from widemargin.cli.train import device_of
+from widemargin.cli.verbs.audit import Audit
 from widemargin.conduct.audit import Subject, audit
 from widemargin.conduct.audited import Audit as Audited
 from widemargin.conduct.audited import Question
@@ -38,71 +36,31 @@ from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
 from widemargin.report.audit_page import page
 from widemargin.train.processes import as_started
 
-_OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
 
-
-@dataclass(frozen=True)
-class Audit:
-    """Measure how robust a classifier is, ours or not: AutoAttack at several radii, margins, certified bounds, and
-    whether the numbers can be trusted.  Writes audit.json, points.json and audit.html; for l2
-    and l1 audit-l2.json and so on, so that norms are kept side by side.
-
-    For example: widemargin audit runs/1a2b3c --eps .05 .1 .2.  The same command goes on where it was interrupted."""
-
-    model: Annotated[Positional[str], arg(metavar="MODEL")]
-    """A run's folder or its name in runs/, a model.pt2 or model.onnx, or my_file.py:MyNet, which runs that file."""
-    eps: Annotated[tuple[float, ...], arg(metavar="FLOAT")]
-    """Radii, one or more."""
-    norm: Literal["linf", "l2", "l1"] = "linf"
-    """Of the balls."""
-    data: Annotated[str | None, _OPTIONAL] = None
-    """A name, folder or file, as for `widemargin train`; its test part is used.  [a run's own data]"""
-    weights: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
-    """Weights for my_file.py:MyNet: .safetensors, or a .pt state dict."""
-    points: int = 1_000
-    """How many test points, drawn at random."""
-    budget: Annotated[str | None, _OPTIONAL] = None
-    """Stop after this time, as 90s, 10m or 2h, and say what was left out.  If it is too short for a single point, the
-    audit says what it should be.  [none]"""
-    box: Annotated[tuple[str, ...] | None, arg(metavar="unit|open|data|LOW HIGH", help_behavior_hint="")] = None
-    """Values an input may take: [0, 1], any, for tables each feature those from its least to its largest in the test
-    part, or all features those between two numbers, as -1 1.  [unit for images, open for tables]"""
-    label: str = "label"
-    """Column of the labels in a table."""
-    size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
-    """Height and width to which a folder's images are scaled."""
-    seed: int = 0
-    """Decides which points are drawn, and all that attacks draw."""
-    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
-    """Folder for the results.  [the run's own; for other models audits/ and the model's path; for other data than that
-    of the audit there, one inside]"""
-    device: str = "cpu"
-    """cpu or cuda."""
-
-    def __call__(self, console: rich.console.Console) -> None:
-        check_seed(self.seed)
-        budget, radii, box = _seconds(self.budget), _radii(self.eps), _box_said(self.box)
-        place = place_of(self.model)
-        device = device_of(self.device)
-        model = load_model(place, self.weights)
-        model.network.to(device)
-        data = data_asked(self.data, model, self.label, self.size)
-        called, drawn = with_tests(data)
-        check_as_trained(data, drawn, model, place)
-        box = box or _box_of(drawn.test, each_feature=self.box is not None)
-        balls = tuple(ball_named(self.norm, radius, box) for radius in radii)
-        subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
-        answers(subject.network, subject.examples, called)
-        check_gradients(subject.network, subject.examples.batch(torch.arange(1))[0])
-        usual = folder_for(self.out, place, "audits", self.weights)
-        apart = self.out is None and foreign(data, drawn, model, place)
-        out = made(usual if self.out else _own_folder(usual, called, subject.examples.origin.digest, apart))
-        with as_started(device) as started:
-            processes = patient(started)
-            question = _question(balls, min(self.points, len(drawn.test)), self.seed, processes.count)
-            found = _watched(subject, question, out / "audit", budget, console, processes)
-        if found is not None:
-            _tell(found, out, console)
+def audit_model(words: Audit, console: rich.console.Console) -> None:
+    check_seed(words.seed)
+    budget, radii, box = _seconds(words.budget), _radii(words.eps), _box_said(words.box)
+    place = place_of(words.model)
+    device = device_of(words.device)
+    model = load_model(place, words.weights)
+    model.network.to(device)
+    data = data_asked(words.data, model, words.label, words.size)
+    called, drawn = with_tests(data)
+    check_as_trained(data, drawn, model, place)
+    box = box or _box_of(drawn.test, each_feature=words.box is not None)
+    balls = tuple(ball_named(words.norm, radius, box) for radius in radii)
+    subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
+    answers(subject.network, subject.examples, called)
+    check_gradients(subject.network, subject.examples.batch(torch.arange(1))[0])
+    usual = folder_for(words.out, place, "audits", words.weights)
+    apart = words.out is None and foreign(data, drawn, model, place)
+    out = made(usual if words.out else _own_folder(usual, called, subject.examples.origin.digest, apart))
+    with as_started(device) as started:
+        processes = patient(started)
+        question = _question(balls, min(words.points, len(drawn.test)), words.seed, processes.count)
+        found = _watched(subject, question, out / "audit", budget, console, processes)
+    if found is not None:
+        _tell(found, out, console)
 
 
 def _box_said(words: tuple[str, ...] | None) -> Box | None:

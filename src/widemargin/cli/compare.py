@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import rich.console
-from tyro.conf import Positional, arg
 
 from widemargin.cli.display import say
+from widemargin.cli.verbs.compare import Compare
 from widemargin.conduct.description import read_description
 from widemargin.conduct.folder import RunFolder
 from widemargin.files import Damaged, read_json, write_whole
@@ -28,30 +28,19 @@ _WRITERS: dict[str, Callable[[Sequence[Table]], str]] = {
 _LONGEST = 80
 
 
-@dataclass(frozen=True)
-class Compare:
-    """Compare runs that are done: clean and robust accuracy and their mean, over seeds; one table for each data set.
-
-    Robust accuracy is the audit's if all runs have one, else that under the PGD attack of the validation."""
-
-    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN...", help_behavior_hint="")]
-    """Their folders, or folders of such folders."""
-    to: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
-    """table.md, table.tex or table.html; without it the table is printed."""
-
-    def __call__(self, console: rich.console.Console) -> None:
-        if self.to is not None and self.to.suffix not in _WRITERS:
-            raise ValueError(f"--to must end in {', '.join(_WRITERS)}, got {self.to}")
-        if self.to is not None and not self.to.parent.is_dir():
-            raise ValueError(f"--to must be in a folder that exists, got {self.to}")
-        tables = _compared(_found(self.runs))
-        if self.to is not None:
-            write_whole(self.to, _WRITERS[self.to.suffix](tables).encode())
-            say(console, str(self.to))
-            return
-        for table in tables:
-            # A file or a pipe has no width; only a terminal has.
-            console.print(table.rich(), width=None if console.is_terminal else 1000)
+def compare_runs(words: Compare, console: rich.console.Console) -> None:
+    if words.to is not None and words.to.suffix not in _WRITERS:
+        raise ValueError(f"--to must end in {', '.join(_WRITERS)}, got {words.to}")
+    if words.to is not None and not words.to.parent.is_dir():
+        raise ValueError(f"--to must be in a folder that exists, got {words.to}")
+    tables = _compared(_found(words.runs))
+    if words.to is not None:
+        write_whole(words.to, _WRITERS[words.to.suffix](tables).encode())
+        say(console, str(words.to))
+        return
+    for table in tables:
+        # A file or a pipe has no width; only a terminal has.
+        console.print(table.rich(), width=None if console.is_terminal else 1000)
 
 
 def _compared(folders: Sequence[RunFolder]) -> list[Table]:

@@ -7,15 +7,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal
 
 import rich.console
 
+from widemargin.cli.verbs.study import EngineName
 from widemargin.conduct.stop import Asking
 from widemargin.ray_tasks import ray_tasks
 from widemargin.workers import Workers
-
-EngineName = Literal["processes", "ray"]
 
 
 @contextmanager

@@ -2,88 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
 import rich.console
 import rich.table
 from rich.text import Text
-from tyro.conf import Positional, arg
 
 from widemargin.cli.display import say
-from widemargin.cli.stopping import StopAfter, listening
+from widemargin.cli.stopping import listening
 from widemargin.cli.train import device_of, do
+from widemargin.cli.verbs.kept import Export, Resume, Runs
 from widemargin.conduct.description import read_description, read_trial
 from widemargin.conduct.export import export
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.task import task_of
 
-RunName = Annotated[Positional[Path], arg(metavar="RUN")]
+
+def resume(words: Resume, console: rich.console.Console) -> None:
+    with listening(words.stop_after) as wish:
+        folder = _folder(words.run)
+        folder.restore_description()
+        title = str(read_description(folder.description).get("title", ""))
+        task = task_of(read_trial(folder.description), None, device_of(words.device), title)
+        do(task, folder, console, words.tensorboard, wish)
 
 
-@dataclass(frozen=True)
-class Resume:
-    """Go on with a run that was interrupted.  A network of your own file is imported again."""
-
-    run: RunName
-    """Its folder, or its name in runs/."""
-    device: str = "cpu"
-    """cpu or cuda."""
-    stop_after: StopAfter = None
-    """Save and leave after this time, as 90s, 30m, 2h or 1d, with exit code 0.  Ctrl-C (exit code 130; twice leaves at
-    once) and SIGTERM (143) save too.  [at the end]"""
-    tensorboard: bool = False
-    """Write for TensorBoard too."""
-
-    def __call__(self, console: rich.console.Console) -> None:
-        with listening(self.stop_after) as wish:
-            folder = _folder(self.run)
-            folder.restore_description()
-            title = str(read_description(folder.description).get("title", ""))
-            task = task_of(read_trial(folder.description), None, device_of(self.device), title)
-            do(task, folder, console, self.tensorboard, wish)
+def list_runs(words: Runs, console: rich.console.Console) -> None:
+    table = rich.table.Table()
+    for heading in ("run", "what", "update", "loss", "clean", "robust", "test clean", "test robust"):
+        table.add_column(heading, no_wrap=heading == "run")
+    names = ("run.yaml", "checkpoint.safetensors")
+    found = {path.parent for name in names for path in words.folder.glob(f"*/{name}")}
+    for path in sorted(found):
+        cells = _row(RunFolder(path))
+        if cells:
+            # Text, since what users call their folders is no markup.
+            table.add_row(*map(Text, (path.name, *cells)))
+    if table.row_count == 0:
+        raise ValueError(f"there is no run in {words.folder}/: begin one with `widemargin train`")
+    console.print(table)
 
 
-@dataclass(frozen=True)
-class Runs:
-    """List runs with their figures: the best validation so far, and the test part once a run is done."""
-
-    folder: Annotated[Positional[Path], arg(metavar="FOLDER")] = Path("runs")
-    """Where they are."""
-
-    def __call__(self, console: rich.console.Console) -> None:
-        table = rich.table.Table()
-        for heading in ("run", "what", "update", "loss", "clean", "robust", "test clean", "test robust"):
-            table.add_column(heading, no_wrap=heading == "run")
-        names = ("run.yaml", "checkpoint.safetensors")
-        found = {path.parent for name in names for path in self.folder.glob(f"*/{name}")}
-        for path in sorted(found):
-            cells = _row(RunFolder(path))
-            if cells:
-                # Text, since what users call their folders is no markup.
-                table.add_row(*map(Text, (path.name, *cells)))
-        if table.row_count == 0:
-            raise ValueError(f"there is no run in {self.folder}/: begin one with `widemargin train`")
-        console.print(table)
-
-
-@dataclass(frozen=True)
-class Export:
-    """Write a run's network for use elsewhere."""
-
-    run: RunName
-    """Its folder, or its name in runs/."""
-    to: Path
-    """model.safetensors (weights), model.pt2 (torch.export) or model.onnx (needs widemargin[onnx])."""
-    weights: Literal["best", "last"] = "best"
-    """By robust accuracy on the validation part, or those of the end, also where the best are lost."""
-
-    def __call__(self, console: rich.console.Console) -> None:
-        if not self.to.absolute().parent.is_dir():
-            raise ValueError(f"--to must be in a folder that exists, got {self.to}")
-        export(_folder(self.run), self.to, self.weights)
-        say(console, str(self.to))
+def export_run(words: Export, console: rich.console.Console) -> None:
+    if not words.to.absolute().parent.is_dir():
+        raise ValueError(f"--to must be in a folder that exists, got {words.to}")
+    export(_folder(words.run), words.to, words.weights)
+    say(console, str(words.to))
 
 
 def _folder(run: Path) -> RunFolder:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated
 
 import rich.console
-from tyro.conf import arg
 
 from widemargin.cli.choice import Choice, chosen
 from widemargin.cli.display import Display, told
-from widemargin.cli.train import RunWords, device_of
+from widemargin.cli.train import choice_of, device_of
+from widemargin.cli.verbs.sweep import SEARCHED, Sweep
 from widemargin.conduct.carry_out import Watch
 from widemargin.conduct.folder import Line
 from widemargin.conduct.sweep import Range, SweepTrial, best_first
@@ -23,64 +22,33 @@ from widemargin.report.sweep_page import Swept, page
 from widemargin.run import key_of
 from widemargin.train.loop import Record
 
-_RANGE = arg(metavar="NUMBER|LOW:HIGH[:log]", help_behavior_hint="")
-SEARCHED = ("eps", "alpha", "steps", "weight", "rate")
 
+def sweep(words: Sweep, console: rich.console.Console) -> None:
+    needed("optuna", "'widemargin[sweeps]'", "`widemargin sweep`")
+    from widemargin.conduct import optuna_sweep
 
-@dataclass(frozen=True)
-class Sweep(RunWords[str, str]):
-    """Search eps, alpha, steps, weight and rate for the best robust validation accuracy; needs 'widemargin[sweeps]'.
-
-    For example: widemargin sweep --data digits --method udp --eps .1:.5 --alpha .01:.05:log --steps 5:40 --judge-eps .1
-    --trials 30.  The same command goes on with a sweep that was interrupted; given several times, on one computer or on
-    many that share --storage, it shares the work.  The test part judges the chosen trial alone, at the end."""
-
-    judge_eps: float = field(kw_only=True)
-    """Radius of the PGD attack by which all trials are judged on the validation part; it is never searched."""
-    eps: Annotated[str | None, _RANGE] = None
-    """Radius of the ball in which points are moved."""
-    alpha: Annotated[str | None, _RANGE] = None
-    """Length of a step."""
-    steps: Annotated[str | None, _RANGE] = None
-    """How many steps; for udp and its kin the most that are drawn."""
-    weight: Annotated[str | None, _RANGE] = None
-    """Of the regulariser."""
-    rate: Annotated[str | None, _RANGE] = None
-    """Peak learning rate.  [adam .001, sgd .15]"""
-    trials: int = 30
-    """How many settings in all, with those that are stopped early; more may be asked for later."""
-    storage: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
-    """Database of the sweep: sqlite:///FILE, or one that many computers reach, as postgresql://HOST/NAME.
-    [sqlite, sweep.db in --out]"""
-    out: Path = Path("runs/sweep")
-    """Folder for the trials, each with a run's folder in it, and for the report."""
-
-    def __call__(self, console: rich.console.Console) -> None:
-        needed("optuna", "'widemargin[sweeps]'", "`widemargin sweep`")
-        from widemargin.conduct import optuna_sweep
-
-        words = _Words.of(self)
-        # A wrong word must not wait for a database, nor leave one.
-        first = words.task({name: within.rounded(within.low) for name, within in words.ranges.items()})
-        assert first.validation is not None
-        console.print(f"Judge of all trials, never searched: {words.judge}", style="bold", highlight=False)
-        storage = optuna_sweep.Storage(self.storage or f"sqlite:///{self.out}/sweep.db", words.name)
-        warmup = first.plan.updates(len(first.train)) // 4
-        study = optuna_sweep.opened(storage, self.out, first.description["data"], self.seed, warmup)
-        sweep = optuna_sweep.Sweep(study, words.ranges, self.trials, words.task, self.out, _Told(console, self.trials))
-        sweep.go()
-        trials = sweep.trials()
-        best = best_first(trials)[:1]
-        figures = sweep.tested(best[0]) if best else None
-        swept = Swept(first.description["title"], words.judge, words.ranges, trials, len(first.validation), figures)
-        report = page(swept)
-        report.print(console)
-        for path in report.write(self.out):
-            console.print(f"  {path}", highlight=False, soft_wrap=True)
-        for trial in best:
-            folder = sweep.folder(trial.number).path
-            for line in _next(words.choice(trial.parameters), folder, self.judge_eps):
-                console.print(line, highlight=False, soft_wrap=True, markup=False)
+    words = _Words.of(words)
+    # A wrong word must not wait for a database, nor leave one.
+    first = words.task({name: within.rounded(within.low) for name, within in words.ranges.items()})
+    assert first.validation is not None
+    console.print(f"Judge of all trials, never searched: {words.judge}", style="bold", highlight=False)
+    storage = optuna_sweep.Storage(words.storage or f"sqlite:///{words.out}/sweep.db", words.name)
+    warmup = first.plan.updates(len(first.train)) // 4
+    study = optuna_sweep.opened(storage, words.out, first.description["data"], words.seed, warmup)
+    sweep = optuna_sweep.Sweep(study, words.ranges, words.trials, words.task, words.out, _Told(console, words.trials))
+    sweep.go()
+    trials = sweep.trials()
+    best = best_first(trials)[:1]
+    figures = sweep.tested(best[0]) if best else None
+    swept = Swept(first.description["title"], words.judge, words.ranges, trials, len(first.validation), figures)
+    report = page(swept)
+    report.print(console)
+    for path in report.write(words.out):
+        console.print(f"  {path}", highlight=False, soft_wrap=True)
+    for trial in best:
+        folder = sweep.folder(trial.number).path
+        for line in _next(words.choice(trial.parameters), folder, words.judge_eps):
+            console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 @dataclass(frozen=True)
@@ -108,7 +76,7 @@ class _Words:
                 f"--{SEARCHED[-1]} as LOW:HIGH or LOW:HIGH:log"
             )
         numbers = {name: None if isinstance(value, Range) else value for name, value in said.items()}
-        return cls(sweep.choice(**numbers, validate_eps=sweep.judge_eps), ranges, sweep.device)
+        return cls(choice_of(sweep, **numbers, validate_eps=sweep.judge_eps), ranges, sweep.device)
 
     @property
     def name(self) -> str:

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
 
 import rich.console
-from tyro.conf import Positional, arg
 
+from widemargin.cli.verbs.zoo import Zoo
 from widemargin.conduct.zoo import PREFIX, Card, cards, columns, zoo_run
 from widemargin.report.tables import Table
 
 
-@dataclass(frozen=True)
-class Zoo:
-    """List the trained networks that come with the library, or show the card of one.
-
-    They are named zoo:NAME wherever a model is asked for: widemargin audit zoo:fashion-lenet-udp --eps .1"""
-
-    name: Annotated[Positional[str | None], arg(metavar="NAME", help_behavior_hint="")] = None
-    """Whose card to show.  [all in one table]"""
-
-    def __call__(self, console: rich.console.Console) -> None:
-        found = cards()
-        if self.name is None:
-            console.print(table(found).rich(), width=None if console.is_terminal else 1000)
-            return
-        zoo_run(self.name.removeprefix(PREFIX))
-        (card,) = [card for card in found if card.name == self.name.removeprefix(PREFIX)]
-        console.print(described(card), highlight=False, markup=False, soft_wrap=True)
+def show_zoo(words: Zoo, console: rich.console.Console) -> None:
+    found = cards()
+    if words.name is None:
+        console.print(table(found).rich(), width=None if console.is_terminal else 1000)
+        return
+    zoo_run(words.name.removeprefix(PREFIX))
+    (card,) = [card for card in found if card.name == words.name.removeprefix(PREFIX)]
+    console.print(described(card), highlight=False, markup=False, soft_wrap=True)
 
 
 def table(found: Sequence[Card]) -> Table:

@@ -1,0 +1,56 @@
+"""The words of `widemargin audit`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+_OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Measure how robust a classifier is, ours or not: AutoAttack at several radii, margins, certified bounds, and
+    whether the numbers can be trusted.  Writes audit.json, points.json and audit.html; for l2
+    and l1 audit-l2.json and so on, so that norms are kept side by side.
+
+    For example: widemargin audit runs/1a2b3c --eps .05 .1 .2.  The same command goes on where it was interrupted."""
+
+    model: Annotated[Positional[str], arg(metavar="MODEL")]
+    """A run's folder or its name in runs/, a model.pt2 or model.onnx, or my_file.py:MyNet, which runs that file."""
+    eps: Annotated[tuple[float, ...], arg(metavar="FLOAT")]
+    """Radii, one or more."""
+    norm: Literal["linf", "l2", "l1"] = "linf"
+    """Of the balls."""
+    data: Annotated[str | None, _OPTIONAL] = None
+    """A name, folder or file, as for `widemargin train`; its test part is used.  [a run's own data]"""
+    weights: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """Weights for my_file.py:MyNet: .safetensors, or a .pt state dict."""
+    points: int = 1_000
+    """How many test points, drawn at random."""
+    budget: Annotated[str | None, _OPTIONAL] = None
+    """Stop after this time, as 90s, 10m or 2h, and say what was left out.  If it is too short for a single point, the
+    audit says what it should be.  [none]"""
+    box: Annotated[tuple[str, ...] | None, arg(metavar="unit|open|data|LOW HIGH", help_behavior_hint="")] = None
+    """Values an input may take: [0, 1], any, for tables each feature those from its least to its largest in the test
+    part, or all features those between two numbers, as -1 1.  [unit for images, open for tables]"""
+    label: str = "label"
+    """Column of the labels in a table."""
+    size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
+    """Height and width to which a folder's images are scaled."""
+    seed: int = 0
+    """Decides which points are drawn, and all that attacks draw."""
+    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """Folder for the results.  [the run's own; for other models audits/ and the model's path; for other data than that
+    of the audit there, one inside]"""
+    device: str = "cpu"
+    """cpu or cuda."""
+
+    def __call__(self, console: Console) -> None:
+        from widemargin.cli.audit import audit_model
+
+        audit_model(self, console)

@@ -1,0 +1,48 @@
+"""The words of `widemargin calibrate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+_OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
+
+
+@dataclass(frozen=True)
+class Calibrate:
+    """Measure whether a classifier knows how sure it may be: accuracy, ECE, NLL, Brier score, and how well each measure
+    of uncertainty tells wrong answers from right ones and foreign examples from its own (AUROC).  Writes
+    calibration.json and calibration.html.
+
+    For example: widemargin calibrate runs/1a2b3c --outside digits."""
+
+    model: Annotated[Positional[str], arg(metavar="MODEL")]
+    """A run's folder or its name in runs/, a model.pt2 or model.onnx, or my_file.py:MyNet, which runs that file."""
+    outside: Annotated[tuple[str, ...], arg(metavar="TEXT...", help_behavior_hint="")] = ()
+    """Names, folders or files of foreign examples; their test parts are used.  Images are scaled to the network's
+    height and width (bilinear) and to its colours.  [none]"""
+    data: Annotated[str | None, _OPTIONAL] = None
+    """A name, folder or file, as for `widemargin train`; its test part is used.  [a run's own data]"""
+    weights: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """Weights for my_file.py:MyNet: .safetensors, or a .pt state dict."""
+    points: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """The most examples of each set, drawn class by class.  [all]"""
+    label: str = "label"
+    """Column of the labels in a table."""
+    size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
+    """Height and width to which a folder's images are scaled."""
+    seed: int = 0
+    """Decides which examples are drawn."""
+    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """Folder for the results.  [the run's own; for other models calibrations/ and the model's path]"""
+    device: str = "cpu"
+    """cpu or cuda."""
+
+    def __call__(self, console: Console) -> None:
+        from widemargin.cli.calibrate import calibrate
+
+        calibrate(self, console)

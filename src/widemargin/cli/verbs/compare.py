@@ -1,0 +1,27 @@
+"""The words of `widemargin compare`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Compare runs that are done: clean and robust accuracy and their mean, over seeds; one table for each data set.
+
+    Robust accuracy is the audit's if all runs have one, else that under the PGD attack of the validation."""
+
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN...", help_behavior_hint="")]
+    """Their folders, or folders of such folders."""
+    to: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """table.md, table.tex or table.html; without it the table is printed."""
+
+    def __call__(self, console: Console) -> None:
+        from widemargin.cli.compare import compare_runs
+
+        compare_runs(self, console)

@@ -1,0 +1,51 @@
+"""The words of `widemargin sweep`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import arg
+
+from widemargin.cli.verbs.train import RunWords
+
+SEARCHED = ("eps", "alpha", "steps", "weight", "rate")
+
+
+_RANGE = arg(metavar="NUMBER|LOW:HIGH[:log]", help_behavior_hint="")
+
+
+@dataclass(frozen=True)
+class Sweep(RunWords[str, str]):
+    """Search eps, alpha, steps, weight and rate for the best robust validation accuracy; needs 'widemargin[sweeps]'.
+
+    For example: widemargin sweep --data digits --method udp --eps .1:.5 --alpha .01:.05:log --steps 5:40 --judge-eps .1
+    --trials 30.  The same command goes on with a sweep that was interrupted; given several times, on one computer or on
+    many that share --storage, it shares the work.  The test part judges the chosen trial alone, at the end."""
+
+    judge_eps: float = field(kw_only=True)
+    """Radius of the PGD attack by which all trials are judged on the validation part; it is never searched."""
+    eps: Annotated[str | None, _RANGE] = None
+    """Radius of the ball in which points are moved."""
+    alpha: Annotated[str | None, _RANGE] = None
+    """Length of a step."""
+    steps: Annotated[str | None, _RANGE] = None
+    """How many steps; for udp and its kin the most that are drawn."""
+    weight: Annotated[str | None, _RANGE] = None
+    """Of the regulariser."""
+    rate: Annotated[str | None, _RANGE] = None
+    """Peak learning rate.  [adam .001, sgd .15]"""
+    trials: int = 30
+    """How many settings in all, with those that are stopped early; more may be asked for later."""
+    storage: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
+    """Database of the sweep: sqlite:///FILE, or one that many computers reach, as postgresql://HOST/NAME.
+    [sqlite, sweep.db in --out]"""
+    out: Path = Path("runs/sweep")
+    """Folder for the trials, each with a run's folder in it, and for the report."""
+
+    def __call__(self, console: Console) -> None:
+        from widemargin.cli.sweep import sweep
+
+        sweep(self, console)

@@ -1,0 +1,123 @@
+"""The words of `widemargin train`, and those that a sweep shares with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Generic, Literal, TypeVar
+
+from rich.console import Console
+from tyro.conf import arg
+
+from widemargin.cli.stopping import StopAfter
+
+# What is left out has a default that the text explains, often one that depends on the data.
+_FLOAT, _INT = arg(metavar="FLOAT", help_behavior_hint=""), arg(metavar="INT", help_behavior_hint="")
+_TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hint="")
+_DECAY = arg(metavar="constant|triangle|multistep|cosine", help_behavior_hint="")
+Real = TypeVar("Real")
+Whole = TypeVar("Whole")
+
+
+@dataclass(frozen=True)
+class RunWords(Generic[Real, Whole]):
+    """What `train` and `sweep` ask: a sweep has ranges of numbers where `train` has numbers."""
+
+    data: str
+    """fashion-mnist, mnist, svhn, cifar-10, cifar-100 or digits; or a folder with a sub-folder of images for every
+    class (one called unlabelled has none); or an .npz, .csv or .parquet file."""
+    method: str
+    """standard, max-entropy, fgsm, r-fgsm, pgd, friendly, trades, trades-random-start, trades-cross-entropy, udp, udpr,
+    udp-single-step, udp-trades, udp-trades-cross-entropy, udp-near or udp-projected; vat or udp-consistency, which also
+    use rows without a label."""
+    network: Annotated[str | None, _TEXT] = None
+    """lenet, resnet18, resnet18-he, resnet18-dropout or mlp; or my_file.py:MyNet, which runs that file.  By default
+    what the paper takes for the data; for tables an mlp."""
+    eps: Annotated[Real | None, _FLOAT] = None
+    """Radius of the ball in which points are moved."""
+    alpha: Annotated[Real | None, _FLOAT] = None
+    """Length of a step."""
+    steps: Annotated[Whole | None, _INT] = None
+    """How many steps; for udp and its kin the most that are drawn."""
+    weight: Annotated[Real | None, _FLOAT] = None
+    """Of the regulariser: udpr, trades, udp-trades and their other forms, max-entropy, vat, udp-consistency."""
+    patience: Annotated[int | None, _INT] = None
+    """Steps after crossing the boundary: friendly."""
+    scale: Annotated[float | None, _FLOAT] = None
+    """How near is near, in units of the data: udp-near."""
+    measure: Annotated[str | None, _TEXT] = None
+    """Which uncertainty udp and its kin climb: entropy, mutual-information (needs several members), expected-entropy,
+    variation-ratio or gap.  [entropy]"""
+    norm: Literal["linf", "l2", "l1"] = "linf"
+    """Of the ball."""
+    latent: Annotated[bool, _FLAG] = False
+    """Perturb the latent space instead of the input: behind the last convolution, before an mlp's last layer."""
+    cut: Annotated[str | None, _TEXT] = None
+    """Perturb what the submodule of this name returns."""
+    epochs: Annotated[int | None, _INT] = None
+    """How often to go through the examples.  [100; for CIFAR and SVHN 60]"""
+    batch: Annotated[int | None, _INT] = None
+    """Examples in an update.  [256; for digits 32, for your own data a fortieth of it, 16 to 256]"""
+    optimizer: Annotated[Literal["adam", "sgd"] | None, arg(metavar="adam|sgd", help_behavior_hint="")] = None
+    """By default as published for the data: adam, for CIFAR and SVHN sgd (Nesterov .9, weight decay 5e-4)."""
+    rate: Annotated[Real | None, _FLOAT] = None
+    """Peak learning rate.  [adam .001, sgd .15]"""
+    decay: Annotated[Literal["constant", "triangle", "multistep", "cosine"] | None, _DECAY] = None
+    """Of the rate over time.  [adam constant, sgd triangle]"""
+    augment: Annotated[bool, _FLAG] = False
+    """Shift images by up to 4 pixels and mirror every second one."""
+    average: Annotated[str | None, _TEXT] = None
+    """Let an average of the weights answer: ema, ema:.99, swa or swa:.5 (from half of the time on)."""
+    mixed: Annotated[bool, _FLAG] = False
+    """Leave every other batch clean."""
+    fraction: float = 1.0
+    """Of the published training images."""
+    capacity: Annotated[int | None, _INT] = None
+    """Multiplies LeNet's filters."""
+    width: Annotated[int | None, _INT] = None
+    """Filters of a ResNet's first stage [64], features of an mlp's hidden layers [64]."""
+    members: Annotated[int | None, _INT] = None
+    """Train so many networks jointly from different first weights: their mean probability answers."""
+    dropout: Annotated[float | None, _FLOAT] = None
+    """Probability of losing a feature: lenet, mlp, resnet18-dropout.  [0; .2 with --dropout-draws]"""
+    dropout_draws: Annotated[int | None, _INT] = None
+    """So many draws of the dropout masks are the members."""
+    deep_kernel: Annotated[bool, _FLAG] = False
+    """A Gaussian process on spectrally normalised features in place of the last layer; needs 'widemargin[gp]'."""
+    label: str = "label"
+    """Column of the labels in a table; an empty cell is no label."""
+    unlabelled: Annotated[int | None, _INT] = None
+    """Whole number that means no label in an .npz file, -1 for instance.  [every number is a class; NaN is no label]"""
+    size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
+    """Height and width to which a folder's images are scaled."""
+    box: Annotated[Literal["unit", "open"] | None, arg(metavar="unit|open", help_behavior_hint="")] = None
+    """Keep perturbed points in [0, 1] or not.  [unit for images, open for tables and latent space]"""
+    validate_every: int = 1
+    """In epochs."""
+    seed: int = 0
+    """Decides the first weights, the order of examples and all that is drawn."""
+    device: str = "cpu"
+    """cpu or cuda."""
+
+
+@dataclass(frozen=True)
+class Train(RunWords[float, int]):
+    """Train a network, validate it as it goes, and keep its best and its last weights.
+
+    For example: widemargin train --data fashion-mnist --network lenet --method udp --eps .5 --alpha .025 --steps 20.
+    The same command goes on with a run that was interrupted, whenever that was."""
+
+    validate_eps: Annotated[float | None, _FLOAT] = None
+    """Radius of the PGD attack by which the best weights are chosen.  [.1; for CIFAR and SVHN .03; for tables --eps]"""
+    out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """Folder of the run.  [runs/ and a name that follows from all that decides a number]"""
+    stop_after: StopAfter = None
+    """Save and leave after this time, as 90s, 30m, 2h or 1d, with exit code 0; `widemargin resume` goes on.  So do
+    Ctrl-C (exit code 130; twice leaves at once) and SIGTERM (143).  [at the end]"""
+    tensorboard: Annotated[bool, _FLAG] = False
+    """Write for TensorBoard too."""
+
+    def __call__(self, console: Console) -> None:
+        from widemargin.cli.train import train
+
+        train(self, console)
