@@ -15,7 +15,7 @@ from widemargin.perturb.balls import Linf
 from widemargin.plan import EMA, Adam, Cosine, Epochs, Plan
 from widemargin.recipes import udp
 from widemargin.run import Trial, Validation
-from widemargin.train.processes import ALONE, Together
+from widemargin.training.processes import ALONE, Together
 
 TRIAL = Trial(
     ImageSet("digits", fraction=0.2),

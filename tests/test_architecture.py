@@ -16,7 +16,7 @@ ORDER = [
     {"method", "plan"},
     {"recipes"},
     {"run"},
-    {"train", "measure"},
+    {"training", "measure"},
     {"conduct"},
     {"widemargin", "workers"},
     {"ray_tasks"},

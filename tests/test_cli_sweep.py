@@ -16,7 +16,8 @@ from test_workers import until
 from widemargin import cli
 from widemargin.cli.choice import Choice
 from widemargin.cli.sweep import _Bar, words_of
-from widemargin.cli.train import Train
+from widemargin.cli.train import choice_of
+from widemargin.cli.verbs.train import Train
 from widemargin.conduct.description import read_trial
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.sweep import Range
@@ -229,7 +230,7 @@ def test_words_of_a_choice_are_understood_by_train() -> None:
     choice = Choice("a b.npz", "udpr", eps=0.2, steps=3, weight=1.0, latent=True, size=(8, 9), seed=4, box="open")
     config = (tyro.conf.FlagCreatePairsOff,)
     words = shlex.split(shlex.join(words_of(choice)))
-    assert tyro.cli(Train, args=words, config=config).choice() == choice
+    assert choice_of(tyro.cli(Train, args=words, config=config)) == choice
 
 
 def test_values_are_rounded_within_the_range() -> None:

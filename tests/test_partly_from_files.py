@@ -12,7 +12,7 @@ import widemargin as wm
 from test_cli_train import refused, widemargin
 from widemargin import UNLABELLED, ImageFolder, Npz, OwnData, Table
 from widemargin.data.labelled import Labelled
-from widemargin.train.checkpoint import load_weights
+from widemargin.training.checkpoint import load_weights
 
 ROWS, KNOWN = 200, 60
 RNG = np.random.default_rng(0)

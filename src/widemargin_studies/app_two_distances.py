@@ -24,7 +24,7 @@ from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import Outcome, greater, in_most_seeds, mean_of
 from widemargin.rng import Rng
 from widemargin.run import Run, key_of
-from widemargin.train.loop import train
+from widemargin.training.loop import train
 from widemargin.uncertainty import predictive
 from widemargin.uncertainty.abreast import Abreast
 from widemargin.uncertainty.cuts import at_input

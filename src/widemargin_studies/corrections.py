@@ -25,7 +25,7 @@ from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import Estimate, Outcome, greater, mean_of
 from widemargin.rng import Rng
 from widemargin.run import Run, key_of
-from widemargin.train.loop import train
+from widemargin.training.loop import train
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, Tick, Workers

@@ -9,7 +9,7 @@ from widemargin.networks.spectral import ResidualShape
 from widemargin.perturb.balls import OPEN, Linf
 from widemargin.plan import Adam, Cosine, Plan, Updates
 from widemargin.run import DeepKernelGP, Trial
-from widemargin.train.loop import train
+from widemargin.training.loop import train
 from widemargin.uncertainty.network import Network
 from widemargin.workers import Tick
 

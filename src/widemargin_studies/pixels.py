@@ -30,8 +30,8 @@ from widemargin.report.store import Arrays, Store, Stored
 from widemargin.report.study import Left
 from widemargin.report.verdicts import Estimate, accuracy_of
 from widemargin.run import AtInput, BeforeHead, Estimator, OneNetwork, Place, Trial, Validation, key_of
-from widemargin.train.checkpoint import load_weights, save_weights
-from widemargin.train.loop import Record
+from widemargin.training.checkpoint import load_weights, save_weights
+from widemargin.training.loop import Record
 from widemargin.uncertainty.network import Network
 from widemargin.workers import Job, Tick, Workers
 from widemargin_studies.costs import judging, training, updates

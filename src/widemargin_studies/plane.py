@@ -18,7 +18,7 @@ from widemargin.plan import Adam, Cosine, Plan, Updates
 from widemargin.report.figures import Picture
 from widemargin.report.store import Store
 from widemargin.run import Run, key_of
-from widemargin.train.loop import train
+from widemargin.training.loop import train
 from widemargin.uncertainty.abreast import Abreast
 from widemargin.uncertainty.network import Network
 from widemargin.workers import Job, Tick, Workers

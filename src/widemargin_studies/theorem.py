@@ -19,7 +19,7 @@ from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import exactly, in_most_seeds
 from widemargin.run import Run, key_of
-from widemargin.train.loop import train
+from widemargin.training.loop import train
 from widemargin.uncertainty.abreast import Abreast
 from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import plane

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from widemargin.conduct.zoo import PREFIX, Card, Measured, cards, put
 from widemargin.data.labelled import Parts
 from widemargin.data.splits import at_most
 from widemargin.measure.accuracy import accuracy
+from widemargin.measure.attacks.nearer import Norm
 from widemargin.measure.distance import distances
 from widemargin.perturb.balls import L2, Linf
 from widemargin.report.document import Picture, Report
@@ -31,7 +33,7 @@ from widemargin_studies.pixels import Cell, ImageStudy
 TITLE = "Margins of the networks in the zoo"
 CORE_MINUTES = 24.0
 POINTS = 300
-NORMS = {"linf": Linf, "l2": L2}
+NORMS: dict[str, Norm] = {"linf": Linf, "l2": L2}
 SHOWN = {"linf": 0.3, "l2": 3.0}
 """How far the axes go."""
 NAMES = {
@@ -159,7 +161,7 @@ def _method(cell: Cell) -> str:
     return f"{cell.name}, eps {cell.eps:g}, alpha {cell.alpha:g}, {steps}" if cell.eps else cell.name
 
 
-def _figures(study: ImageStudy, numbers: dict[str, float]) -> Iterator[Measured]:
+def _figures(study: ImageStudy, numbers: Mapping[str, Any]) -> Iterator[Measured]:
     yield Measured("clean", float(numbers["clean"]), int(numbers["n"]))
     attacked = int(numbers.get("attacked", numbers["n"]))
     if "many" in numbers:

@@ -24,7 +24,7 @@ from widemargin.measure.attacks.apgd import APGD
 from widemargin.measure.attacks.fmn import FMN
 from widemargin.measure.attacks.square import Square
 from widemargin.measure.diagnostics import modes
-from widemargin.train.processes import ALONE, Processes, Together
+from widemargin.training.processes import ALONE, Processes, Together
 
 PATIENCE = 2
 """Of torch, in seconds."""

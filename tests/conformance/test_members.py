@@ -44,7 +44,7 @@ from widemargin import (
     udpr,
 )
 from widemargin.run import AtInput, Estimator, Shape
-from widemargin.train.checkpoint import load_training, load_weights, save_training, save_weights
+from widemargin.training.checkpoint import load_training, load_weights, save_training, save_weights
 
 CLOUD = LMS5(count=40).draw()
 POINTS, LABELS = CLOUD.points, CLOUD.labels

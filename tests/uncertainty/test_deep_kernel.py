@@ -11,7 +11,7 @@ from widemargin.networks.named import ResNetShape
 from widemargin.plan import Cosine, Updates
 from widemargin.recipes import standard
 from widemargin.run import Shape, Trial
-from widemargin.train.loop import train
+from widemargin.training.loop import train
 from widemargin.uncertainty.deep_kernel import _forget, check_deep_kernel, first_places, k_means, marginals
 from widemargin.uncertainty.predictive import entropy
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from widemargin import LMS5, Adam, Cloud, Plan, Rng, Single, Updates, Widths, accuracy, at_input, before_head, laplace
 from widemargin.recipes import standard
-from widemargin.train.loop import train
+from widemargin.training.loop import train
 from widemargin.uncertainty.laplace import _posterior, with_one
 
 CLOUD = LMS5(count=60).draw()

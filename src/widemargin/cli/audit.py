@@ -34,7 +34,7 @@ from widemargin.data.labelled import Labelled
 from widemargin.files import Damaged, read_json, write_json, write_whole
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
 from widemargin.report.audit_page import page
-from widemargin.train.processes import as_started
+from widemargin.training.processes import as_started
 
 
 def audit_model(words: Audit, console: rich.console.Console) -> None:

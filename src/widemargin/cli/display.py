@@ -10,7 +10,7 @@ from rich.text import Text
 
 from widemargin.conduct.folder import Line
 from widemargin.data.extras import needed
-from widemargin.train.loop import Record
+from widemargin.training.loop import Record
 
 
 def say(console: Console, line: str) -> None:

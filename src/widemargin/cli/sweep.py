@@ -10,7 +10,7 @@ from pathlib import Path
 import rich.console
 
 from widemargin.cli.choice import Choice, chosen
-from widemargin.cli.display import Display, told
+from widemargin.cli.display import Display, say, told
 from widemargin.cli.train import choice_of, device_of
 from widemargin.cli.verbs.sweep import SEARCHED, Sweep
 from widemargin.conduct.carry_out import Watch
@@ -20,35 +20,35 @@ from widemargin.conduct.task import Task, task_of
 from widemargin.data.extras import needed
 from widemargin.report.sweep_page import Swept, page
 from widemargin.run import key_of
-from widemargin.train.loop import Record
+from widemargin.training.loop import Record
 
 
 def sweep(words: Sweep, console: rich.console.Console) -> None:
     needed("optuna", "'widemargin[sweeps]'", "`widemargin sweep`")
     from widemargin.conduct import optuna_sweep
 
-    words = _Words.of(words)
+    asked = _Words.of(words)
     # A wrong word must not wait for a database, nor leave one.
-    first = words.task({name: within.rounded(within.low) for name, within in words.ranges.items()})
+    first = asked.task({name: within.rounded(within.low) for name, within in asked.ranges.items()})
     assert first.validation is not None
-    console.print(f"Judge of all trials, never searched: {words.judge}", style="bold", highlight=False)
-    storage = optuna_sweep.Storage(words.storage or f"sqlite:///{words.out}/sweep.db", words.name)
+    console.print(f"Judge of all trials, never searched: {asked.judge}", style="bold", highlight=False)
+    storage = optuna_sweep.Storage(words.storage or f"sqlite:///{words.out}/sweep.db", asked.name)
     warmup = first.plan.updates(len(first.train)) // 4
     study = optuna_sweep.opened(storage, words.out, first.description["data"], words.seed, warmup)
-    sweep = optuna_sweep.Sweep(study, words.ranges, words.trials, words.task, words.out, _Told(console, words.trials))
-    sweep.go()
-    trials = sweep.trials()
+    search = optuna_sweep.Sweep(study, asked.ranges, words.trials, asked.task, words.out, _Told(console, words.trials))
+    search.go()
+    trials = search.trials()
     best = best_first(trials)[:1]
-    figures = sweep.tested(best[0]) if best else None
-    swept = Swept(first.description["title"], words.judge, words.ranges, trials, len(first.validation), figures)
+    figures = search.tested(best[0]) if best else None
+    swept = Swept(first.description["title"], asked.judge, asked.ranges, trials, len(first.validation), figures)
     report = page(swept)
     report.print(console)
     for path in report.write(words.out):
-        console.print(f"  {path}", highlight=False, soft_wrap=True)
+        say(console, f"  {path}")
     for trial in best:
-        folder = sweep.folder(trial.number).path
-        for line in _next(words.choice(trial.parameters), folder, words.judge_eps):
-            console.print(line, highlight=False, soft_wrap=True, markup=False)
+        folder = search.folder(trial.number).path
+        for line in _next(asked.choice(trial.parameters), folder, words.judge_eps):
+            say(console, line)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from widemargin.cli.verbs.train import RunWords, Train
 from widemargin.conduct.carry_out import Outcome, Watch, carry_out
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.task import Task, task_of
-from widemargin.train.processes import Processes, as_started
+from widemargin.training.processes import Processes, as_started
 
 
 def train(words: Train, console: rich.console.Console) -> None:

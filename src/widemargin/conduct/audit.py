@@ -38,7 +38,7 @@ from widemargin.measure.diagnostics import (
 from widemargin.measure.distance import NOBODY, distances, shortest_attacks
 from widemargin.measure.stand_in import fooled, stand_in
 from widemargin.perturb.balls import L1, L2, Linf
-from widemargin.train.processes import ALONE
+from widemargin.training.processes import ALONE
 from widemargin.uncertainty.network import in_eval_mode
 
 __all__ = ["Subject", "audit"]

@@ -17,10 +17,10 @@ from widemargin.data.examples import Examples
 from widemargin.files import Damaged, Note, read_tensors
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import robust_accuracy
-from widemargin.train.averaging import answering
-from widemargin.train.checkpoint import load_training, load_weights, save_training, save_weights
-from widemargin.train.loop import Diverged, Record, Training, carry_on
-from widemargin.train.processes import ALONE, Processes
+from widemargin.training.averaging import answering
+from widemargin.training.checkpoint import load_training, load_weights, save_training, save_weights
+from widemargin.training.loop import Diverged, Record, Training, carry_on
+from widemargin.training.processes import ALONE, Processes
 from widemargin.uncertainty.network import Network
 
 

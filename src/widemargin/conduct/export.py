@@ -17,7 +17,7 @@ from widemargin.conduct.folder import RunFolder, best_again
 from widemargin.data.extras import needed
 from widemargin.files import Damaged, read_note, write_whole
 from widemargin.run import OneNetwork, Trial
-from widemargin.train.checkpoint import load_weights
+from widemargin.training.checkpoint import load_weights
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.plain import plain
 from widemargin.uncertainty.single import Single

@@ -22,7 +22,7 @@ from widemargin.conduct.carry_out import Watch, carry_out
 from widemargin.conduct.folder import Line, RunFolder
 from widemargin.conduct.sweep import Range, State, SweepTrial
 from widemargin.conduct.task import Task
-from widemargin.train.loop import Diverged, Record
+from widemargin.training.loop import Diverged, Record
 
 _RETRIES = 3
 """A setting whose process is killed as often as that is given up: it may be what kills it."""

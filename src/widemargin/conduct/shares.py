@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch.distributed as dist
 
-from widemargin.train.processes import Processes
+from widemargin.training.processes import Processes
 
 LONGEST_WAIT = timedelta(days=30)
 

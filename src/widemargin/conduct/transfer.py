@@ -14,7 +14,7 @@ from widemargin.measure.accuracy import ROWS_AT_ONCE, accuracy, slices
 from widemargin.networks.mlp import Widths
 from widemargin.plan import Adam, Cosine, Epochs, Plan
 from widemargin.recipes import standard
-from widemargin.train.loop import train
+from widemargin.training.loop import train
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.single import Single

@@ -28,7 +28,7 @@ from widemargin.perturb.balls import Linf
 from widemargin.plan import Updates
 from widemargin.report.store import Arrays, Store
 from widemargin.run import Trial, key_of
-from widemargin.train.loop import train
+from widemargin.training.loop import train
 from widemargin.uncertainty.cuts import Cut
 from widemargin.uncertainty.laplace import laplace
 from widemargin.uncertainty.network import Network

@@ -22,7 +22,7 @@ from widemargin.perturb.search import Moved
 from widemargin.plan import Plan, set_rate
 from widemargin.rng import Rng
 from widemargin.shapes import Labels, Points
-from widemargin.train.processes import ALONE, Processes, Share, own_share
+from widemargin.training.processes import ALONE, Processes, Share, own_share
 from widemargin.uncertainty.drawn import Drawn, fresh_draws
 from widemargin.uncertainty.network import Network, check_is_network, check_network
 

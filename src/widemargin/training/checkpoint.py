@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from widemargin.files import Note, read_tensors, write_tensors
-from widemargin.train.loop import Training
+from widemargin.training.loop import Training
 
 
 def save_training(path: Path, training: Training, key: str, more: Mapping[str, Any]) -> None:

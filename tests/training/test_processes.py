@@ -48,7 +48,7 @@ from widemargin import (
 from widemargin.files import read_tensors as read
 from widemargin.networks.named import ResNetShape
 from widemargin.shapes import Encoded, MemberLogits, Points
-from widemargin.train.processes import ALONE, Processes, Share, Together, own_share, with_whole_batch_norm
+from widemargin.training.processes import ALONE, Processes, Share, Together, own_share, with_whole_batch_norm
 
 WORDS = "--data digits --fraction .2 --method udpr --eps .2 --alpha .1 --steps 3 --weight 1 --augment"
 

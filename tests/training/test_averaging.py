@@ -9,8 +9,8 @@ from widemargin import LMS5, OPEN, Adam, Linf, Network, Plan, Rng, Single, Train
 from widemargin.method import Method
 from widemargin.plan import EMA, SGD, SWA, Average, LastWeights
 from widemargin.recipes import standard, udp, udpr
-from widemargin.train.averaging import answering
-from widemargin.train.loop import Diverged
+from widemargin.training.averaging import answering
+from widemargin.training.loop import Diverged
 
 CLOUD = LMS5(count=24).draw()
 

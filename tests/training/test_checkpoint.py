@@ -30,7 +30,7 @@ from widemargin import (
 from widemargin.files import read_tensors as read
 from widemargin.files import write_tensors as write
 from widemargin.plan import Average, Descent
-from widemargin.train.checkpoint import load_training, load_weights, save_training, save_weights
+from widemargin.training.checkpoint import load_training, load_weights, save_training, save_weights
 
 CLOUD = LMS5(count=24).draw()
 

@@ -11,7 +11,7 @@ from torch.optim.swa_utils import update_bn
 from widemargin.data.examples import Examples
 from widemargin.plan import Plan
 from widemargin.rng import Rng
-from widemargin.train.loop import Training
+from widemargin.training.loop import Training
 from widemargin.uncertainty.network import Network
 
 _ROWS_AT_ONCE = 256
