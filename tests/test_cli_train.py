@@ -240,7 +240,7 @@ def test_every_recipe_has_its_words(name: str) -> None:
         ("--data digits --method standard --fraction 2", "--fraction must be above 0 and at most 1, got 2.0"),
         ("--data digits --method standard --epochs 0", "--epochs must be a whole number of at least 1, got 0"),
         ("--data digits --method standard --batch 0", "--batch must be a whole number of at least 1, got 0"),
-        ("--data digits --method standard --seed -1", "--seed must be a whole number of at least 0, got -1"),
+        ("--data digits --method standard --seed -1", "--seed must be a whole number from 0 to 2^63 - 1, got -1"),
         ("--data digits --method standard --capacity 0", "--capacity must be a whole number of at least 1, got 0"),
         ("--data digits --method standard --validate-every 0", "--validate-every must be a whole number of at least"),
         (

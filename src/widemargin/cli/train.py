@@ -17,6 +17,7 @@ from widemargin.cli.verbs.train import RunWords, Train
 from widemargin.conduct.carry_out import Outcome, Watch, carry_out
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.task import Task, task_of
+from widemargin.conduct.threads import with_threads
 from widemargin.training.processes import Processes, as_started
 
 
@@ -46,7 +47,7 @@ def device_of(name: str) -> torch.device:
 
 
 def do(task: Task, folder: RunFolder, console: rich.console.Console, tensorboard: bool, wish: Asked) -> None:
-    with as_started(next(task.network.parameters()).device) as processes:
+    with as_started(next(task.network.parameters()).device) as processes, with_threads(task, folder) as task:
         if processes.rank > 0:
             outcome = carry_out(task, folder, processes=processes, until=wish)
         else:
