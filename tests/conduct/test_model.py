@@ -120,11 +120,13 @@ def test_an_operator_without_certificate_is_named_in_one_sentence(
 
 
 def written(
-    path: Path, nodes: list[Any], stored: dict[str, np.ndarray] | None = None, opset: int = 18, rows: Any = "rows"
+    path: Path,
+    nodes: list[Any],
+    stored: dict[str, np.ndarray] | None = None,
+    opset: int = 18,
+    sizes: tuple[int, ...] | None = None,
 ) -> str:
-    given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, None)
-    if rows != "rows":
-        given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [rows, 3])
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, sizes)
     answer = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
     tensors = [numpy_helper.from_array(value, name) for name, value in (stored or {}).items()]
     graph = helper.make_graph(nodes, "graph", [given], [answer], tensors)
@@ -207,7 +209,7 @@ def test_an_operator_alone(
 ) -> None:
     arrays = {key: np.asarray(value) for key, value in stored.items()}
     node = helper.make_node(name, ["x", *arrays], ["y0"], **attributes)
-    place = written(tmp_path / "m.onnx", [node, helper.make_node("Identity", ["y0"], ["y"])], arrays)
+    place = written(tmp_path / "m.onnx", [node, helper.make_node("Identity", ["y0"], ["y"])], arrays, sizes=shape)
     graph = load_model(place).network.head
     found, wanted = (answer_and_gradient(ask, drawn(*shape)) for ask in (graph, by_torch))
     torch.testing.assert_close(found, wanted)
@@ -239,7 +241,7 @@ def test_before_version_13_softmax_joins_axes_and_axes_are_attributes(tmp_path: 
 
 def test_a_last_softmax_is_left_off(tmp_path: Path) -> None:
     nodes = [helper.make_node("Neg", ["x"], ["l"]), helper.make_node("Softmax", ["l"], ["y"], axis=1)]
-    model = load_model(written(tmp_path / "m.onnx", nodes, rows=1))
+    model = load_model(written(tmp_path / "m.onnx", nodes, sizes=(1, 3)))
     assert "softmax was left off" in model.notes[0]
     assert "exactly 1 points" in model.notes[1]
     write_network(nn.Sequential(nn.Linear(2, 3), nn.Softmax(-1)), (2,), tmp_path / "m.pt2")

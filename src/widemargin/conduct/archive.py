@@ -6,7 +6,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BufferedIOBase
+from io import BufferedReader, BytesIO
 from typing import Any
 
 import torch
@@ -58,7 +58,7 @@ def check_unpacked(archive: zipfile.ZipFile, size: int) -> None:
         )
 
 
-def unpickled(file: BufferedIOBase, size: int) -> Any:
+def unpickled(file: BufferedReader | BytesIO, size: int) -> Any:
     """With torch's reader that knows tensors and containers and nothing else."""
     if not zipfile.is_zipfile(file):
         # Before torch 1.6 a file was one stream, whose sizes are believed.

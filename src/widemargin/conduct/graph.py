@@ -141,14 +141,17 @@ def _take(values: dict[str, Any], step: Step, read_last: Sequence[str]) -> None:
 
 
 def _filled_up(points: Tensor, batch: int) -> Tensor:
-    """With copies of the last point, whose answers nobody reads."""
+    """With zeros, whose answers nobody reads."""
     missing = batch - len(points)
-    return torch.cat([points, points[-1:].detach().expand(missing, *points.shape[1:])]) if missing else points
+    return torch.cat([points, points.new_zeros((missing, *points.shape[1:]))]) if missing else points
 
 
 @final
 class _Sized(TorchDispatchMode):
     """Every operator is first asked for the sizes of what it would make, which costs no memory."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -237,7 +237,7 @@ def _value(argument: Mapping[str, Any], given: str) -> Any:
 
 
 def _plain(value: Any, kind: type) -> Any:
-    if type(value) is not kind or (kind is int and abs(value) >= 2**63):
+    if type(value) is not kind or (isinstance(value, int) and abs(value) >= 2**63):
         raise ValueError(f"an operator must be given plain numbers or text, got {value!r}")
     return value
 

@@ -31,7 +31,7 @@ from widemargin.uncertainty.network import Network, check_logits, in_eval_mode
 from widemargin.uncertainty.single import Single
 
 KNOWN = "linear, convolution, ReLU, batch-norm, max- and average-pooling, flatten, dropout, sums, constant factors"
-Size = int | tuple[int, ...]
+Size = int | tuple[int, ...] | list[int]
 
 
 def read(network: Network | nn.Module, points: Points) -> Program:
@@ -61,7 +61,8 @@ def read(network: Network | nn.Module, points: Points) -> Program:
 
 def _repeated(points: Points, module: nn.Module) -> Tensor:
     """As many as a network asks for that takes batches of one size alone."""
-    rows = next((part.asks_for_rows for part in module.modules() if getattr(part, "asks_for_rows", None)), len(points))
+    asked = [getattr(part, "asks_for_rows", None) for part in module.modules()]
+    rows = next((rows for rows in asked if isinstance(rows, int)), len(points))
     return points[torch.arange(rows, device=points.device) % len(points)]
 
 
