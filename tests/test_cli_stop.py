@@ -190,8 +190,8 @@ def test_names_are_no_markup_and_a_damaged_run_does_not_hide_the_others(
         assert f"all/bad-{name}/{name} is" in rows[f"bad-{name}"]
         assert "damaged" in rows[f"bad-{name}"]
     assert "holds no run (no run.yaml)" in rows["lost"]
-    widemargin("compare all")
-    said = capsys.readouterr().out
+    widemargin("compare all/[b]good all/bad-figures.json")
+    said = " ".join(capsys.readouterr().out.split())
     assert "Left out: all/bad-figures.json/figures.json is damaged (its checksum differs)" in said
     assert "standard" in said
     assert "is damaged" in refused("compare all/bad-figures.json", capsys)
