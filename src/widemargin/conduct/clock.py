@@ -13,7 +13,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from widemargin.files import read_json, write_json
 
-OVERRUN = 1.15
+OVERRUN = 1.1
 """So many times a budget, whatever is under way is given up."""
 
 
