@@ -23,7 +23,7 @@ from widemargin.conduct.sweep import Range
 
 WORDS = "--data own.npz --method udp --eps .05:.4 --alpha .02:.2:log --steps 1:2 --judge-eps .1 --width 8 --rate .03"
 SHORT = f"sweep {WORDS} --epochs 2"
-LONG = f"sweep {WORDS} --epochs 4000 --trials 2"
+LONG = f"sweep {WORDS} --epochs 150 --validate-every 10 --trials 2"
 
 
 def widemargin(words: str) -> None:
