@@ -173,7 +173,8 @@ def test_a_killed_sweep_goes_on_from_its_checkpoint() -> None:
     # What was begun is done, in its folder, and counts once.
     assert "going on after update" in out
     assert "2 trials" in out
-    assert [path.name for path in folders()] == ["trial-0000", "trial-0001"]
+    assert len(folders()) == 2
+    assert folder.path in folders()
     assert folder.read_figures() is not None
 
 
