@@ -24,7 +24,7 @@ from widemargin.conduct.sweep import Range
 
 WORDS = "--data own.npz --method udp --eps .05:.4 --alpha .02:.2:log --steps 1:2 --judge-eps .1 --width 8 --rate .03"
 SHORT = f"sweep {WORDS} --epochs 2"
-LONG = f"sweep {WORDS} --epochs 4000 --trials 2"
+LONG = f"sweep {WORDS} --epochs 150 --validate-every 10 --trials 2"
 
 
 def widemargin(words: str) -> None:
@@ -174,7 +174,8 @@ def test_a_killed_sweep_goes_on_from_its_checkpoint() -> None:
     # What was begun is done, in its folder, and counts once.
     assert "going on after update" in out
     assert "2 trials" in out
-    assert [path.name for path in folders()] == ["trial-0000", "trial-0001"]
+    assert len(folders()) == 2
+    assert folder.path in folders()
     assert folder.read_figures() is not None
 
 

@@ -75,6 +75,9 @@ def _picture(swept: Swept) -> Picture:
         axes.set_xlabel(name)
         axes.set_xscale("log" if within.log else "linear")
         axes.set_xlim(within.low, within.high)
+        if within.log:
+            axes.set_xticks([within.low, within.high], [f"{within.low:g}", f"{within.high:g}"])
+            axes.minorticks_off()
         _draw(axes, swept, {trial.number: trial.parameters[name] for trial in swept.trials})
     _draw(over_time, swept, {trial.number: trial.number for trial in swept.trials})
     complete = [trial for trial in swept.trials if trial.state == "complete"]
