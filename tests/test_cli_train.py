@@ -249,6 +249,7 @@ def test_every_recipe_has_its_words(name: str) -> None:
         ),
         (f"{DIGITS_UDP} --eps -1 --alpha .1 --steps 2", "--eps must be a number of at least 0, got -1.0"),
         (f"{DIGITS_UDP} --eps .1 --alpha 0 --steps 2", "--alpha must be a number above 0, got 0.0"),
+        ("--data digits --method trades --weight -1", "--weight must be a number of at least 0, got -1"),
         (f"{DIGITS_UDP} --eps .1 --alpha .1 --steps 0", "--steps must be a whole number of at least 1, got 0"),
     ],
 )

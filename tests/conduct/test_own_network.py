@@ -97,6 +97,10 @@ def compiled():
 
 def no_module():
     return lambda points: points
+
+
+def lazy():
+    return nn.Sequential(nn.LazyLinear(2))
 """
 POINTS = torch.tensor([[0.2, 0.8, 0.5], [0.9, 0.1, 0.4], [0.3, 0.4, 0.0]])
 LOGITS = 3 * POINTS[:, :2]
@@ -122,6 +126,7 @@ CANNOT = "the network cannot answer points of shape [3], as those of two.npz are
         ("Detached", "gradients must reach the network's inputs, but its answers are cut off from them: remove"),
         ("Numpy", "gradients must reach the network's inputs, but its answers are cut off from them: remove"),
         ("no_module", "no_module() of"),
+        ("lazy", "lazy() of"),
     ],
 )
 def test_what_cannot_be_audited_is_one_sentence(name: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

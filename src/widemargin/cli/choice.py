@@ -74,6 +74,7 @@ _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "epochs batch steps capacity width validate_every": ("a whole number of at least 1", lambda value: value >= 1),
     "patience": ("a whole number of at least 0", lambda value: value >= 0),
     "alpha scale rate": ("a number above 0", lambda value: 0 < value < math.inf),
+    "weight": ("a number of at least 0", lambda value: 0 <= value < math.inf),
     "eps validate_eps": ("a number of at least 0", lambda value: 0 <= value < math.inf),
     "fraction": ("above 0 and at most 1", lambda value: 0 < value <= 1),
     "dropout": ("at least 0 and below 1", lambda value: 0 <= value < 1),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, final
 
 from torch import Generator, Tensor, fx, nn
+from torch.nn.parameter import is_lazy
 
 from widemargin.rng import Rng
 
@@ -49,6 +50,12 @@ class OwnNetwork:
         network = getattr(network, "_orig_mod", network)
         if not isinstance(network, nn.Module):
             raise ValueError(f"{self.name}() of {self.path} must be a torch.nn.Module, got a {type(network).__name__}")
+        lazy = [name for name, value in network.state_dict(keep_vars=True).items() if is_lazy(value)]
+        if lazy:
+            raise ValueError(
+                f"{self.name}() of {self.path} must know its sizes, got {lazy[0]} of a lazy layer: give that layer its "
+                "sizes, or call the network once before returning it"
+            )
         return network
 
     def _found(self) -> Callable[[], object]:
