@@ -23,6 +23,10 @@ class Case:
     result: Callable[[Path], Result]
     after_training: bool = True
     """Does it need a run that is done?"""
+    quick: bool = True
+    """Is it tried in every run of the tests?"""
+    most: int = 1_000
+    """Writes at which it is killed, chosen at random if it has more."""
 
 
 def _bytes(*names: str) -> Callable[[Path], Result]:
@@ -47,9 +51,18 @@ def _calibration(folder: Path) -> Result:
     return {"calibration.json": json.loads((folder / "run" / "calibration.json").read_text())}
 
 
+def _study(folder: Path) -> Result:
+    """Every result in its folder, to the bit."""
+    files = sorted(path for path in (folder / "runs").rglob("*") if path.name in ("numbers.json", "arrays.safetensors"))
+    assert files
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
 CASES = (
     Case("train", _TRAIN, _run_folder, after_training=False),
     Case("audit", "audit run --points 8 --eps .05 .1", _audit),
     Case("calibrate", "calibrate run --points 60", _calibration),
     Case("export", "export run --to model.safetensors", _bytes("model.safetensors")),
+    Case("study", "study run fig1 --workers 1", _study, after_training=False, quick=False, most=9),
 )
+QUICK = tuple(case for case in CASES if case.quick)

@@ -1,7 +1,12 @@
 """Killed at every write, and at random moments; started again, every command ends as if nothing had happened."""
 
+import contextlib
+import os
 import random
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from faults.cases import CASES, Case
+from faults.cases import CASES, QUICK, Case
 from faults.commands import Where, ended, started, writes
 from faults.tally import Tally
+
+_TRAIN = "train --data digits --fraction .2 --method udp --eps .2 --alpha .1 --steps 3 --epochs 12 --batch 32"
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ def check_writes(case: Case, places: list[tuple[int, Where]], found: Undisturbed
     return len(places)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", QUICK, ids=lambda case: case.name)
 def test_a_few_writes(case: Case, undisturbed: Callable[[Case], Undisturbed], tmp_path: Path) -> None:
     found = undisturbed(case)
     check_writes(case, random.Random(3).sample(points(found.after), 1), found, tmp_path)
@@ -73,8 +80,11 @@ def test_a_few_writes(case: Case, undisturbed: Callable[[Case], Undisturbed], tm
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_write(case: Case, undisturbed: Callable[[Case], Undisturbed], tmp_path: Path, tally: Tally) -> None:
     found = undisturbed(case)
-    with tally.of(f"{case.name}: killed at every write") as counted:
-        counted.tried = check_writes(case, points(found.after), found, tmp_path)
+    which = "every write" if case.most > 100 else "writes chosen at random"
+    with tally.of(f"{case.name}: killed at {which}") as counted:
+        places = points(found.after)
+        some = places if len(places) <= case.most else random.Random(5).sample(places, case.most)
+        counted.tried = check_writes(case, some, found, tmp_path)
 
 
 @pytest.mark.slow
@@ -92,3 +102,39 @@ def test_random_moments(case: Case, undisturbed: Callable[[Case], Undisturbed], 
                 process.kill()
                 process.join()
             check_again(case, folder, found.after)
+
+
+@pytest.mark.slow
+def test_torchrun_at_random_moments(tmp_path: Path, tally: Tally) -> None:
+    """All of its processes at once, as when a computer goes down."""
+
+    def begun(folder: Path) -> "subprocess.Popen[bytes]":
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "widemargin.cli"]
+        command = [sys.executable, *launcher, *_TRAIN.split(), "--out", str(folder)]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    begin = time.monotonic()
+    assert begun(tmp_path / "undisturbed").wait(300) == 0
+    seconds, chance = time.monotonic() - begin, random.Random(13)
+    with tally.of("torchrun: killed at random moments") as counted:
+        for _ in range(4):
+            process = begun(tmp_path / "killed")
+            time.sleep(chance.uniform(0.3, 0.95) * seconds)
+            counted.tried += process.poll() is None
+            for one in (process.pid, *_children(process.pid)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(one, signal.SIGKILL)
+            process.wait()
+        assert begun(tmp_path / "killed").wait(300) == 0
+        for name in ("checkpoint.safetensors", "records.jsonl", "last.safetensors"):
+            assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+
+
+def _children(process: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # After the name, which is in brackets, come the state and the parent.
+            if int(entry.read_text().rpartition(")")[2].split()[1]) == process:
+                found.append(int(entry.parent.name))
+    return found
