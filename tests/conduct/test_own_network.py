@@ -66,6 +66,11 @@ class Numpy(nn.Module):
         return torch.from_numpy(points.detach().numpy()) @ self.weight.T
 
 
+class Viewing(Net):
+    def forward(self, points):
+        return super().forward(points.view(len(points), -1))
+
+
 class Doubling(Net):
     def forward(self, points):
         points *= 2
@@ -134,13 +139,17 @@ def test_what_cannot_be_audited_is_one_sentence(name: str, sentence: str, capsys
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-@pytest.mark.parametrize("name", ["Net", "Doubling", "Object", "One", "Without", "scripted", "compiled"])
+@pytest.mark.parametrize("name", ["Net", "Viewing", "Doubling", "Object", "One", "Without", "scripted", "compiled"])
 def test_what_can_is_asked_for_logits_and_keeps_its_inputs(name: str) -> None:
     network, points = load_model(f"own.py:{name}").network, POINTS.clone()
     wanted = 2 * LOGITS if name == "Doubling" else LOGITS
     for _ in range(2):
         torch.testing.assert_close(network.logits(network.encode(points))[0], wanted)
     check_gradients(network, points)
+    none = POINTS[:0].clone().requires_grad_()
+    answer = network.logits(network.encode(none))
+    assert answer.shape == (1, 0, 2)
+    assert torch.autograd.grad(answer.sum(), none)[0].shape == (0, 3)
     assert torch.equal(points, POINTS)
 
 

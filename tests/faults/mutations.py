@@ -76,7 +76,8 @@ def of_program(content: bytes, chance: random.Random) -> bytes:
 
 
 def _change(root: Any, chance: random.Random) -> None:
-    nodes = root.get("graph", {}).get("nodes", [])
+    graph = root.get("graph")
+    nodes = graph.get("nodes") if isinstance(graph, dict) else None
     if isinstance(nodes, list) and nodes and chance.random() < 0.3:
         step = chance.choice(nodes)
         if isinstance(step, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -80,12 +81,13 @@ class Graph(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         # Whoever traces it gives no tensor, and has asked before.
-        if isinstance(inputs, Tensor) and len(inputs) and tuple(inputs.shape[1:]) not in self._tried:
+        if isinstance(inputs, Tensor) and tuple(inputs.shape[1:]) not in self._tried:
             self._try(inputs)
-        rows = self.asks_for_rows
-        if rows is None or inputs.shape[0] == rows:
+        # No points at all are asked as one: `view(rows, -1)` cannot tell the sizes of nothing.
+        rows = self.asks_for_rows or max(inputs.shape[0], 1)
+        if inputs.shape[0] == rows:
             return self._run(inputs)
-        return torch.cat([self._run(_filled_up(part, rows))[: len(part)] for part in inputs.split(rows)])
+        return torch.cat([self._run(filled_up(part, rows))[: len(part)] for part in inputs.split(rows)])
 
     def _run(self, inputs: Tensor) -> Tensor:
         values = self._begun(inputs)
@@ -100,8 +102,8 @@ class Graph(nn.Module):
     def _try(self, inputs: Tensor) -> None:
         """On zeros: what they come to does not matter."""
         self._check_sizes(inputs)
-        rows = self.asks_for_rows or min(len(inputs), 2)
-        if rows * inputs[0].numel() > LARGEST_VALUE:
+        rows = self.asks_for_rows or max(1, min(len(inputs), 2))
+        if rows * math.prod(inputs.shape[1:]) > LARGEST_VALUE:
             raise ValueError(f"its batches of {rows:,} points are too large, more than {LARGEST_VALUE:,} numbers")
         values = self._begun(inputs.new_zeros((rows, *inputs.shape[1:])))
         alive = 0
@@ -140,7 +142,7 @@ def _take(values: dict[str, Any], step: Step, read_last: Sequence[str]) -> None:
         values.pop(name, None)
 
 
-def _filled_up(points: Tensor, batch: int) -> Tensor:
+def filled_up(points: Tensor, batch: int) -> Tensor:
     """With zeros, whose answers nobody reads."""
     missing = batch - len(points)
     return torch.cat([points, points.new_zeros((missing, *points.shape[1:]))]) if missing else points

@@ -12,6 +12,7 @@ from typing import Any, final
 from torch import Generator, Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
+from widemargin.conduct.graph import filled_up
 from widemargin.rng import Rng
 
 
@@ -86,6 +87,9 @@ class AsLogits(nn.Module):
         self.name = name
 
     def forward(self, inputs: Tensor) -> Tensor:
+        if isinstance(inputs, Tensor) and not len(inputs):
+            # Networks that ask for `view(len(x), -1)` cannot tell the sizes of nothing.
+            return self.forward(filled_up(inputs, 1))[:0]
         answer: Any = self.network(inputs.clone())
         # Whoever traces it gives and takes no tensors.
         if isinstance(answer, Tensor | fx.Proxy):
