@@ -116,7 +116,7 @@ def files() -> set[str]:
         ("audit run --eps .1 --out two.npz", "--out must be a folder or be free for one, got two.npz"),
         (
             "audit run --eps .1 --seed 1180591620717411303424",
-            "--seed must be a whole number from -2^63 to 2^63 - 1, got 1180591620717411303424",
+            "--seed must be a whole number from 0 to 2^63 - 1, got 1180591620717411303424",
         ),
         ("calibrate run --out two.npz", "--out must be a folder or be free for one, got two.npz"),
         ("calibrate run --out two.npz/inside", "--out must be a folder or be free for one, got two.npz/inside"),

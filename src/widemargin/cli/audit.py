@@ -49,7 +49,7 @@ def audit_model(words: Audit, console: rich.console.Console) -> None:
     check_as_trained(data, drawn, model, place)
     box = box or _box_of(drawn.test, each_feature=words.box is not None)
     balls = tuple(ball_named(words.norm, radius, box) for radius in radii)
-    subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called)
+    subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called, model.notes)
     answers(subject.network, subject.examples, called)
     check_gradients(subject.network, subject.examples.batch(torch.arange(1))[0])
     usual = folder_for(words.out, place, "audits", words.weights)

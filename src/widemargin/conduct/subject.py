@@ -28,6 +28,8 @@ class Subject:
     digest: str
     examples: Labelled
     data: str
+    notes: tuple[str, ...] = ()
+    """What is known of it before it is asked anything: a softmax that was left off, for instance."""
 
     @cached_property
     def judged(self) -> Judged:
@@ -52,7 +54,9 @@ class Subject:
         """What is doubtful of all figures, if answers are random or no logits."""
         problem = self.judged.problem
         random = (f"Answers are random, and every figure is of single ones, since {problem}.",) if problem else ()
-        return (*random, *(("Answers are probabilities: attacks climbed their logs.",) * self.as_logs))
+        logs = ("Answers are probabilities: attacks climbed their logs.",) * self.as_logs
+        known = tuple(f"{note[0].upper()}{note[1:]}." for note in self.notes)
+        return (*random, *logs, *known)
 
     def key(self, question: Question) -> str:
         # How many points are asked together decides nothing.
