@@ -153,7 +153,9 @@ def test_whatever_ends_a_command_leaves_no_process_behind(tmp_path: Path, sent: 
         assert int(pid.read_text()) in started
         (os.killpg if to_all else os.kill)(command.pid, sent)
         command.wait(timeout=60)
-        until(lambda: not any(map(is_alive, started)), seconds=60)
+        until(lambda: not is_alive(int(pid.read_text())), seconds=30)
+        # Two of Ray's own, idle, look for their killed head for a minute before they end.
+        until(lambda: not any(map(is_alive, started)), seconds=120 if sent == signal.SIGKILL else 30)
     finally:
         for process in [command.pid, *started]:
             with contextlib.suppress(ProcessLookupError):

@@ -244,8 +244,6 @@ def _local_cluster(count: int) -> Iterator[None]:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 _node_ip_address="127.0.0.1",
-                # If this process is killed, Ray's own look for its head so many seconds before they end, too.
-                _system_config={"gcs_rpc_server_reconnect_timeout_s": 10},
                 _temp_dir=folder,
             )
             yield
