@@ -31,7 +31,7 @@ _PRECISION = 1e-6
 
 
 def table(name: str, seed: int, hidden: tuple[int, ...] = (10,)) -> tuple[Single, Cloud]:
-    """A small network trained on a standardised table, and the whole table in random order with the answers it gives."""
+    """A small network trained on a standardised table, and that table in random order with the answers it gives."""
     points, labels = TABLES[name](return_X_y=True)
     cloud = Cloud(torch.tensor(StandardScaler().fit_transform(points), dtype=torch.float32), torch.tensor(labels))
     with Rng.seeded(seed).as_global():
@@ -52,7 +52,7 @@ def box_of(cloud: Cloud) -> Box:
 
 
 def exact_margins(network: Single, cloud: Cloud, rows: int, norm: Norm, box: Box = OPEN) -> Array:
-    """Of the first rows of a cloud, in which the network's answers are the labels: the nearest place of another class."""
+    """Of the first rows of a cloud whose labels are the network's answers: how far is another class?"""
     layers = [part for part in network.head.modules() if isinstance(part, nn.Linear)]
     weights = [layer.weight.detach().double().numpy() for layer in layers]
     biases = [layer.bias.detach().double().numpy() for layer in layers]
@@ -122,7 +122,9 @@ class _Lead:
             matrix.append(rows)
             least.append(bound)
 
-        most = np.concatenate([np.minimum(-self.down, reach), np.minimum(self.up, reach), np.zeros(2 * sum(hidden) + 1)])
+        most = np.concatenate(
+            [np.minimum(-self.down, reach), np.minimum(self.up, reach), np.zeros(2 * sum(hidden) + 1)]
+        )
         most[-1] = reach
         start, taken = 2 * features, None
         for weight, bias, (low, high) in zip(self.weights[:-1], self.biases[:-1], self.bounds(reach), strict=True):
@@ -146,7 +148,12 @@ class _Lead:
         cost = np.zeros(count)
         if self.norm is Linf:
             cost[-1] = 1.0
-            at_least(np.zeros(features), length=(slice(count - 1, count), np.ones((features, 1))), up=(up, -each), down=(down, -each))
+            at_least(
+                np.zeros(features),
+                length=(slice(count - 1, count), np.ones((features, 1))),
+                up=(up, -each),
+                down=(down, -each),
+            )
         else:
             cost[: 2 * features] = 1.0
         whole = np.zeros(count)
@@ -161,7 +168,7 @@ class _Lead:
         return np.inf if solved.x is None else float(cost @ solved.x)
 
     def _nearest(self, reach: float) -> float:
-        """By branch and bound: ReLUs are taken as on, as off, or between two lines, and the nearest place is projected."""
+        """By branch and bound: ReLUs are on, off, or below a line, and the point is projected on what that leaves."""
         first, last = self.weights
         best, waiting = np.inf, [np.zeros(len(first))]
         while waiting:
@@ -185,7 +192,7 @@ class _Lead:
         return best
 
     def _projected(self, settled: Array, signs: Array, low: Array, high: Array) -> tuple[Array | None, Array]:
-        """The shortest way on which the relaxed lead is 0 and what was branched on keeps its sign; ReLUs by looseness."""
+        """The shortest way to where the relaxed lead is 0 and what was branched on keeps its sign; open ReLUs."""
         (first, last), (bias, shift) = self.weights, self.biases
         middle, steep = first @ self.point + bias, last[0]
         chord = high / np.where(high > low, high - low, 1.0)
@@ -208,11 +215,13 @@ class _Lead:
 
 
 def least_distance(rows: Array, bounds: Array) -> Array | None:
-    """The shortest vector with rows @ vector >= bounds, by non-negative least squares (Lawson & Hanson 1974, ch. 23)."""
+    """The shortest vector with rows @ vector >= bounds, by least squares (Lawson & Hanson 1974, ch. 23)."""
     size = np.linalg.norm(rows, axis=1)
     if np.any((size == 0) & (bounds > 0)):
         return None
-    rows, bounds = (part[size > 0] for part in (rows / np.maximum(size, 1e-300)[:, None], bounds / np.maximum(size, 1e-300)))
+    rows, bounds = (
+        part[size > 0] for part in (rows / np.maximum(size, 1e-300)[:, None], bounds / np.maximum(size, 1e-300))
+    )
     scale = max(np.abs(bounds).max(), 1e-12)
     matrix = np.concatenate([rows.T, bounds[None] / scale])
     target = np.append(np.zeros(rows.shape[1]), 1.0)

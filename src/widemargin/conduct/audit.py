@@ -26,7 +26,7 @@ from widemargin.measure.attacks.standard import standard
 from widemargin.measure.certified import certified, certified_radius
 from widemargin.measure.curve import robustness
 from widemargin.measure.diagnostics import Finding, inputs_in_box, modes, probabilities
-from widemargin.measure.distance import NOBODY, distances, shortest_attacks
+from widemargin.measure.distance import NOBODY, distances, shortest_attacks, starts_of
 from widemargin.measure.stand_in import fooled, stand_in
 from widemargin.perturb.balls import L1, L2, Linf
 from widemargin.train.processes import ALONE
@@ -243,7 +243,8 @@ def _asked(
     classes = subject.classes
     norm = type(largest)
     assert norm in (Linf, L2, L1)
-    shortest = judges.shortest(shortest_attacks(norm, largest.box, classes, judges.rows_at_once), largest.box)
+    attacks = shortest_attacks(norm, largest.box, classes, judges.rows_at_once, starts_of(inputs))
+    shortest = judges.shortest(attacks, largest.box)
     with listening(heard, network, judges.climbed):
         found = distances(network, examples, norm, largest.box, shortest, question.seed, judges.rows_at_once)
         way = found.distance.cpu().double()
