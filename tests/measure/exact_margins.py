@@ -31,7 +31,7 @@ _PRECISION = 1e-6
 
 
 def table(name: str, seed: int, hidden: tuple[int, ...] = (10,)) -> tuple[Single, Cloud]:
-    """A small network trained on a standardised table, and the whole table in random order with the answers it gives."""
+    """A small network trained on a standardised table, and that table in random order with the answers it gives."""
     points, labels = TABLES[name](return_X_y=True)
     cloud = Cloud(torch.tensor(StandardScaler().fit_transform(points), dtype=torch.float32), torch.tensor(labels))
     with Rng.seeded(seed).as_global():
@@ -52,7 +52,7 @@ def box_of(cloud: Cloud) -> Box:
 
 
 def exact_margins(network: Single, cloud: Cloud, rows: int, norm: Norm, box: Box = OPEN) -> Array:
-    """Of the first rows of a cloud, in which the network's answers are the labels: the nearest place of another class."""
+    """Of the first rows of a cloud whose labels are the network's answers: how far is another class?"""
     layers = [part for part in network.head.modules() if isinstance(part, nn.Linear)]
     weights = [layer.weight.detach().double().numpy() for layer in layers]
     biases = [layer.bias.detach().double().numpy() for layer in layers]
@@ -168,7 +168,7 @@ class _Lead:
         return np.inf if solved.x is None else float(cost @ solved.x)
 
     def _nearest(self, reach: float) -> float:
-        """By branch and bound: ReLUs are taken as on, as off, or between two lines, and the nearest place is projected."""
+        """By branch and bound: ReLUs are on, off, or below a line, and the point is projected on what that leaves."""
         first, last = self.weights
         best, waiting = np.inf, [np.zeros(len(first))]
         while waiting:
@@ -192,7 +192,7 @@ class _Lead:
         return best
 
     def _projected(self, settled: Array, signs: Array, low: Array, high: Array) -> tuple[Array | None, Array]:
-        """The shortest way on which the relaxed lead is 0 and what was branched on keeps its sign; ReLUs by looseness."""
+        """The shortest way to where the relaxed lead is 0 and what was branched on keeps its sign; open ReLUs."""
         (first, last), (bias, shift) = self.weights, self.biases
         middle, steep = first @ self.point + bias, last[0]
         chord = high / np.where(high > low, high - low, 1.0)
@@ -215,7 +215,7 @@ class _Lead:
 
 
 def least_distance(rows: Array, bounds: Array) -> Array | None:
-    """The shortest vector with rows @ vector >= bounds, by non-negative least squares (Lawson & Hanson 1974, ch. 23)."""
+    """The shortest vector with rows @ vector >= bounds, by least squares (Lawson & Hanson 1974, ch. 23)."""
     size = np.linalg.norm(rows, axis=1)
     if np.any((size == 0) & (bounds > 0)):
         return None

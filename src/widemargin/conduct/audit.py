@@ -35,7 +35,7 @@ from widemargin.measure.diagnostics import (
     probabilities,
     sentence_of,
 )
-from widemargin.measure.distance import NOBODY, distances, shortest_attacks
+from widemargin.measure.distance import NOBODY, distances, shortest_attacks, starts_of
 from widemargin.measure.stand_in import fooled, stand_in
 from widemargin.perturb.balls import L1, L2, Linf
 from widemargin.training.processes import ALONE
@@ -398,7 +398,8 @@ def _measured(
             failed[CERTIFICATES] = sentence_of(problem)
     norm = type(largest)
     assert norm in (Linf, L2, L1)
-    shortest = judges.shortest(shortest_attacks(norm, largest.box, classes, judges.rows_at_once), largest.box)
+    attacks = shortest_attacks(norm, largest.box, classes, judges.rows_at_once, starts_of(inputs))
+    shortest = judges.shortest(attacks, largest.box)
 
     def curve(known_below: Tensor | None, way: Tensor) -> Curve:
         return robustness(

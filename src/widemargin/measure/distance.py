@@ -99,15 +99,18 @@ class Distances:
 def shortest_attacks(
     norm: Norm, box: Box, classes: int, rows_at_once: int = ENOUGH_ROWS, starts: int = 1
 ) -> tuple[ShortestAttack, ...]:
-    """Four, because each fails on some networks: the least of them all is the margin.
+    """Several, because each fails on some networks: the least of them all is the margin.
 
     APGD comes last, in balls inside of what the others found.
-    `rows_at_once` bounds the memory: see `ShortestFAB`.  How many `starts` are cheap: see `starts_of`.
+    `rows_at_once` bounds the memory: see `ShortestFAB`.  How many `starts` are cheap: see `starts_of`.  With more than
+    one, FMN ends with a descent towards whichever class leads, and no other attack need do that.
     """
     targets = min(3, classes - 1)
-    untargeted = DDN(box) if norm is L2 else FMN(norm, box, steps=50)
+    fmn = FMN(norm, box, targets=targets, starts=starts)
     fab = ShortestFAB(norm(1.0, box), targets, steps=20, rows_at_once=min(rows_at_once, ENOUGH_ROWS))
-    return (FMN(norm, box, targets=targets, starts=starts), untargeted, fab, BisectedAPGD(norm, box))
+    if starts > 1:
+        return (fmn, fab, BisectedAPGD(norm, box))
+    return (fmn, DDN(box) if norm is L2 else FMN(norm, box, steps=50), fab, BisectedAPGD(norm, box))
 
 
 def starts_of(inputs: Points) -> int:
@@ -181,28 +184,28 @@ def _nearest(
     left = right.nonzero()[:, 0]
     if len(left) == 0:
         return distance, places, by
-    ball = norm(0.0, box)
-    seen = Nearest(ball, inputs[left])
-    first = by[left]
+    seen, own, first = Nearest(norm(0.0, box), inputs[left]), labels[left], by[left]
     noise = Noise(seed, numbers.to(inputs.device)[left])
-    own = labels[left]
-
-    def see(places: list[Points], numbers: list[int]) -> None:
-        nonlocal first
-        for number, reached in zip(numbers, _on_the_boundary(classify, seen, own, places), strict=True):
-            with torch.no_grad():
-                across = wrong(classify(reached), own)
-            first = torch.where(seen.see(reached, across), number, first)
-
     alone = [i for i, attack in enumerate(attacks) if not isinstance(attack, BisectedAPGD)]
-    if alone:
-        see([attacks[i](classify, seen.inputs, own, noise) for i in alone], alone)
+    reached = [attacks[i](classify, seen.inputs, own, noise) for i in alone]
+    first = _seen(classify, seen, own, reached, alone, first)
     for i, attack in enumerate(attacks):
         if isinstance(attack, BisectedAPGD):
             # It need not begin from nothing.
-            see([attack.nearer_than(seen, classify, own, noise)], [i])
+            first = _seen(classify, seen, own, [attack.nearer_than(seen, classify, own, noise)], [i], first)
     distance[left], places[left], by[left] = seen.distance, seen.places, first
     return distance, places, by
+
+
+def _seen(
+    classify: Classifier, seen: Nearest, labels: Labels, found: list[Points], attacks: list[int], first: Labels
+) -> Labels:
+    """Who came nearest, once the places that these attacks found are on the boundary."""
+    for attack, reached in zip(attacks, _on_the_boundary(classify, seen, labels, found), strict=True):
+        with torch.no_grad():
+            across = wrong(classify(reached), labels)
+        first = torch.where(seen.see(reached, across), attack, first)
+    return first
 
 
 def _on_the_boundary(classify: Classifier, seen: Nearest, labels: Labels, found: list[Points]) -> list[Points]:
@@ -210,6 +213,8 @@ def _on_the_boundary(classify: Classifier, seen: Nearest, labels: Labels, found:
 
     Along the boundary a way becomes a few per cent shorter: one that is much too long is not worth the work.
     """
+    if not found:
+        return []
     ball, reached = seen.ball, torch.cat(found)
     row = torch.arange(len(labels), device=labels.device).repeat(len(found))
     near = ball.norm(reached - seen.inputs[row])

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from digits import conv_net
-from linear_oracle import KINDS, NORMS, Kind, known_distances
+from linear_oracle import KINDS, NORMS, Kind, inner_points, known_distances, linear
 from widemargin import L1, L2, OPEN, UNIT, Box
 from widemargin.measure.attacks.attack import Noise
 from widemargin.measure.attacks.bisected import BisectedAPGD
@@ -73,3 +73,12 @@ def test_repr_makes_it_and_wrong_settings_are_refused() -> None:
         BisectedAPGD(L2, trials=0)
     with pytest.raises(ValueError, match=r"^BisectedAPGD.steps must be a whole number of at least 1, got 0"):
         BisectedAPGD(L2, steps=0)
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+def test_a_box_of_each_feature_s_own_when_all_points_are_broken_at_once(norm: Norm) -> None:
+    _, classify = linear(2)
+    inputs, labels = inner_points(classify, 5)
+    attack = BisectedAPGD(norm, Box((0.0,) * 12, (1.0,) * 12), steps=10, trials=3)
+    places = attack(classify, inputs, labels, Noise(0, torch.arange(5)))
+    assert bool((classify(places).argmax(1) != labels).all())

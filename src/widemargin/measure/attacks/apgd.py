@@ -197,6 +197,8 @@ def climbed(climb: Climb, start: Start, inputs: Points, labels: Labels, targets:
     found, broken = now.delta.clone(), torch.zeros_like(labels, dtype=torch.bool)
     checks = _checks(climb)
     for step in range(climb.steps + 1):
+        if len(now.row) == 0:
+            break
         if step > 0:
             new = _moved(climb.ball, now, new_share=1.0 if step == 1 else _NEW_SHARE)
             # Truths as numbers are added up several times faster than truths are joined.
