@@ -79,9 +79,12 @@ class _Counting:
                 size = os.fstat(arguments[0]).st_size
                 if size and os.path.isfile(f"/proc/self/fd/{arguments[0]}"):
                     os.ftruncate(os.open(f"/proc/self/fd/{arguments[0]}", os.O_WRONLY), size // 2)
-            if where == "after":
-                call(*arguments, **named)
-            os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                if where == "after":
+                    call(*arguments, **named)
+            finally:
+                # Also after one that fails, as making a folder does that is there.
+                os.kill(os.getpid(), signal.SIGKILL)
             raise AssertionError("killed")
 
         counted.__name__ = call.__name__

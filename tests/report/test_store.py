@@ -112,3 +112,16 @@ def test_a_killed_writer_leaves_whole_results_only(tmp_path: Path) -> None:
         for key in keys:
             found = store.load(key)
             assert (found.arrays["a"] == found.numbers["i"]).all()
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    # No process has such a number.
+    killed, at_work = (tmp_path / f".partial-a-{process}" for process in (2**22 + 1, 1))
+    for folder in (killed, at_work):
+        folder.mkdir()
+        (folder / "run.yaml").write_text("half")
+    store.save("a", {}, {"x": 1}, {}, {})
+    assert not killed.exists()
+    assert at_work.exists()
+    assert store.load("a").numbers == {"x": 1}

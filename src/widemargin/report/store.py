@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,10 +39,14 @@ class Store:
     def save(
         self, key: str, description: Mapping[str, Any], numbers: Mapping[str, Any], arrays: Arrays, weights: Arrays
     ) -> None:
-        """All files appear at once: a crash leaves nothing behind but a folder that is never read."""
+        """All files appear at once: a crash leaves a folder behind that is never read, and removed the next time."""
+        partial = self.root / f".partial-{key}-{os.getpid()}"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.root))
+            for left in self.root.glob(f".partial-{key}-*"):
+                if not _at_work(left):
+                    shutil.rmtree(left, ignore_errors=True)
+            partial.mkdir()
         except OSError as problem:
             raise unwritten(self.root, problem) from None
         try:
@@ -68,6 +71,18 @@ class Store:
             return Stored(read_json(folder / "numbers.json"), _arrays(folder / "arrays.safetensors"))
         except (OSError, ValueError, SafetensorError) as error:
             raise Damaged(f"{folder} is damaged ({error}): delete it and run the study again") from None
+
+
+def _at_work(partial: Path) -> bool:
+    """Is it being written by another process?"""
+    process = int(partial.name.rpartition("-")[2])
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return process != os.getpid()
 
 
 def _arrays(path: Path) -> Arrays:
