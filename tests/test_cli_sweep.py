@@ -1,4 +1,3 @@
-import json
 import os
 import re
 import shlex
@@ -64,7 +63,7 @@ def test_a_sweep_chooses_by_validation_and_tests_the_chosen_one_alone(capsys: py
     )
     best = {path: max(line.get("robust", 0) for line in RunFolder(path).lines()) for path in folders()}
     assert len(best) == 3
-    (tested,) = [folder for folder in folders() if json.loads((folder / "figures.json").read_text())]
+    (tested,) = [folder for folder in folders() if RunFolder(folder).read_figures()]
     assert best[tested] == max(best.values())
     assert f"Next: widemargin audit {tested} --eps 0.1" in said
     assert Path("runs/sweep/sweep.png").read_bytes().startswith(b"\x89PNG")

@@ -39,8 +39,9 @@ def test_a_length_is_at_least_one(length: type) -> None:
         length(0)
 
 
-def test_epochs_count_full_batches() -> None:
-    assert Plan(Epochs(3), Adam(0.1), batch=10).updates(59) == 15
+def test_epochs_count_all_batches_but_none_of_a_single_row() -> None:
+    assert Plan(Epochs(3), Adam(0.1), batch=10).updates(59) == 18
+    assert Plan(Epochs(3), Adam(0.1), batch=10).updates(61) == 18
     assert Plan(Epochs(3), Adam(0.1)).updates(59) == 3
     assert Plan(Updates(7), Adam(0.1), batch=10).updates(59) == 7
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-import widemargin
+from front_door import public_names
 from widemargin import (
     LMS5,
     Adam,
@@ -45,7 +45,7 @@ def test_keys_of_stored_runs_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("run", [RUN, TRIAL], ids=["run", "trial"])
 def test_repr_is_the_code_that_makes_it(run: Run | Trial) -> None:
-    assert eval(repr(run), vars(widemargin)) == run
+    assert eval(repr(run), public_names()) == run
 
 
 @pytest.mark.parametrize(

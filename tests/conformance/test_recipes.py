@@ -20,6 +20,7 @@ from cases import (
     is_random,
     search_of,
 )
+from front_door import public_names
 from widemargin import InTrainMode, Method, Network, Rng, Single, at_input
 
 every_method = pytest.mark.parametrize("method", METHODS, ids=repr)
@@ -42,7 +43,7 @@ def test_no_recipe_is_missing() -> None:
 
 @every_method
 def test_repr_is_the_code_that_makes_it(method: Method) -> None:
-    again = eval(repr(method), vars(widemargin))
+    again = eval(repr(method), public_names())
     assert again == method
     assert hash(again) == hash(method)
 

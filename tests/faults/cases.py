@@ -54,7 +54,7 @@ def _calibration(folder: Path) -> Result:
 
 
 def _study(folder: Path) -> Result:
-    """All results are there and whole.  Networks that are trained side by side differ in their last bits from those that
+    """All results are there and whole.  Networks that are trained side by side differ in their last bits from ones that
     are trained alone, so numbers are compared by two digits."""
     store = Store(folder / "runs")
     keys = sorted(path.parent.name for path in store.root.glob("[!.]*/numbers.json"))

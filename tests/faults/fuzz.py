@@ -20,6 +20,7 @@ import numpy as np
 
 from faults.commands import processes
 from faults.limited import limit_memory
+from widemargin.files import Damaged
 
 _SECONDS = 20
 """After which a single file counts as one that hangs."""
@@ -70,7 +71,9 @@ def _child(name: str, folder: Path, count: int, seconds: float, seed: int) -> No
 def check(target: Target, path: Path) -> None:
     refusal = _refusal(target, path)
     said = str(refusal)
-    assert type(refusal) in (ValueError, NoneType), f"a {type(refusal).__name__} is not meant for users: {said}"
+    assert type(refusal) in (ValueError, Damaged, NoneType), (
+        f"a {type(refusal).__name__} is not meant for users: {said}"
+    )
     assert "\n" not in said, f"more than a line: {said}"
     assert len(said) < 2_000, f"too long: {said[:2_000]}"
     assert refusal is None or str(path) in said, f"the file is not named: {said}"

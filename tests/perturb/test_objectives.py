@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 import widemargin
+from front_door import public_names
 from widemargin import (
     Ascent,
     Fixed,
@@ -100,7 +101,7 @@ def test_objectives_are_added_subtracted_and_scaled(
     built: Objective, value: Callable[[Tensor, Tensor], Tensor]
 ) -> None:
     torch.testing.assert_close(built(PAIR), value(clean_loss(PAIR), perturbed_loss(PAIR)))
-    assert eval(repr(built), vars(widemargin)) == built
+    assert eval(repr(built), public_names()) == built
 
 
 @every_objective

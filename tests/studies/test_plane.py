@@ -8,6 +8,7 @@ import pytest
 import rich.console
 
 import widemargin as wm
+from front_door import public_names
 from widemargin.conduct import audit, findings
 from widemargin.conduct.audited import Question
 from widemargin.measure.attacks.apgd import APGD
@@ -51,7 +52,7 @@ def test_the_key_names_all_that_decides_a_number() -> None:
     ]
     assert len({run.key, *(other.key for other in others)}) == 6
     assert replace(run).key == run.key
-    assert eval(repr(run), vars(wm)) == run
+    assert eval(repr(run), public_names()) == run
 
 
 @pytest.mark.parametrize("study", [fig3, demo, app_corridor_sweep])
