@@ -112,8 +112,9 @@ def check(damage: Damage, verb: str, before: Path, right: Callable[[str, bool], 
     shutil.copytree(before, folder)
     assert damage.do(folder)
     code, said = ended(folder, VERBS[verb].words), (folder / "said.txt").read_text()
-    seen = "damaged|missing|no run" + "|not done" * damage.finished
-    if verb in ("runs", "compare") and code == 0 and re.search(seen, said):
+    seen = "damaged|missing|norun|mustbetheYAMLfile" + "|notdone" * damage.finished
+    # Cells of a table are broken into lines.
+    if verb in ("runs", "compare") and code == 0 and re.search(seen, re.sub(r"[│\s]", "", said)):
         return
     if code != 0:
         assert code == 2, said

@@ -68,6 +68,9 @@ def _found(paths: Sequence[Path]) -> list[RunFolder]:
         inside = [path] if (path / "run.yaml").exists() else [one.parent for one in sorted(path.glob("*/run.yaml"))]
         # Results of studies live in such folders too, and have tables of their own.
         runs = [one for one in inside if _is_run(one)]
+        if not runs and RunFolder(path).checkpoint.exists():
+            # It says how what is missing can be had again.
+            read_description(RunFolder(path).description)
         if not runs:
             raise ValueError(f"{path} is no run of `widemargin train` and holds none")
         for one in runs:
