@@ -78,15 +78,18 @@ class RunFolder:
         except OSError as problem:
             raise unwritten(self.path, problem) from None
         with lock:
-            self._check_free(description)
+            begun = self._check_free(description)
             if not self.description.exists():
-                write_whole(self.description, sealed_text(written(description)).encode())
+                # What the checkpoint knows is what there was.
+                text = written(begun if begun is not None and "run" in begun else description)
+                write_whole(self.description, sealed_text(text).encode())
             yield
 
-    def _check_free(self, description: Mapping[str, Any]) -> None:
-        begun = self._begun()
+    def _check_free(self, description: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The run that is here already, which must be this one."""
+        begun = self.begun()
         if begun is None:
-            return
+            return None
         if begun.get("key") != description["key"]:
             raise ValueError(
                 f"{self.path} holds another run, {begun.get('key')}, this one is {description['key']}: choose "
@@ -97,8 +100,9 @@ class RunFolder:
                 f"the data must be as it was when the run in {self.path} began, but it has changed: begin a "
                 "new run in another folder"
             )
+        return begun
 
-    def _begun(self) -> Mapping[str, Any] | None:
+    def begun(self) -> Mapping[str, Any] | None:
         """The run that is here, if only by what its checkpoint says."""
         if self.description.exists():
             return read_description(self.description)

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import torch
 
-from widemargin.conduct.description import read_description
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.task import Task
 
@@ -55,9 +54,7 @@ def fastest(task: Task) -> int:
 
 
 def _written(folder: RunFolder) -> int | None:
-    if not folder.description.exists():
-        return None
-    count = read_description(folder.description).get(THREADS)
+    count = (folder.begun() or {}).get(THREADS)
     return count if isinstance(count, int) and count >= 1 else None
 
 

@@ -8,19 +8,22 @@ import io
 import math
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widemargin.data.extras import needed
-from widemargin.data.limits import MOST_UNPACKED, reason, size_of
+from widemargin.data.limits import MOST_UNPACKED, reason, short, size_of
 from widemargin.data.pickled import Refused, unpickled
 
 Pixels = NDArray[np.uint8]
 Classes = NDArray[np.int64]
-_MAT_HEADER, _MAT_ARRAY, _MAT_COMPRESSED, _MAT_NUMBERS = 128, 14, 15, range(6, 16)
+_MAT_HEADER, _MAT_ARRAY, _MAT_COMPRESSED = 128, 14, 15
+_MAT_NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+_MOST_AXES = 32
 _PIECE, _PACKED_PIECE = 1 << 20, 1 << 16
 _IDX_AXES = 4
 
@@ -99,12 +102,10 @@ def cifar100(*batches: File) -> tuple[Pixels, Classes]:
 
 def svhn(file: File) -> tuple[Pixels, Classes]:
     """Cropped digits: X [32, 32, 3, N], y [N, 1] where 10 means the digit 0."""
-    loadmat = needed("scipy.io", "scipy", "reading SVHN's .mat files").loadmat
     try:
-        found = loadmat(io.BytesIO(_plain_mat(file.content)), variable_names=["X", "y"])
+        found = _mat_arrays(file.content)
         pixels, labels = found["X"], found["y"]
-    except Exception as problem:
-        # A library meets a file of anybody's making, and raises what it likes.
+    except (ValueError, KeyError, struct.error, zlib.error) as problem:
         raise _damaged(file.path, "a .mat file with X and y", reason(problem)) from None
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or labels.dtype.kind not in "iu":
         raise _damaged(file.path, "X of bytes with 4 axes and whole numbers y", f"{pixels.dtype} {list(pixels.shape)}")
@@ -112,40 +113,65 @@ def svhn(file: File) -> tuple[Pixels, Classes]:
     return _matching(np.ascontiguousarray(pixels.transpose(3, 2, 0, 1)), np.where(classes == 10, 0, classes), file.path)
 
 
-def _plain_mat(content: bytes) -> bytes:
-    """The same file uncompressed, if it holds nothing but arrays of numbers.
+def _mat_arrays(content: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays of numbers in a .mat file of version 5, by name.
 
-    So every count in it is one of bytes that are there, and nothing is inside anything else.
+    By hand, since scipy's reader believes what a file says of itself: some damaged ones end the process.
     """
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:
         raise ValueError("no .mat file of version 5")
-    plain, place = bytearray(content[:_MAT_HEADER]), _MAT_HEADER
+    found, room = {}, MOST_UNPACKED
+    for kind, part in _parts(content[_MAT_HEADER:], order):
+        if kind == _MAT_COMPRESSED:
+            ((kind, part),) = _parts(_inflated(part, room), order)
+        room -= len(part)
+        if kind != _MAT_ARRAY:
+            raise ValueError("something else than an array of numbers")
+        name, array = _mat_array(part, order)
+        found[name] = array
+    return found
+
+
+def _mat_array(part: bytes, order: str) -> tuple[str, NDArray[Any]]:
+    kinds, contents = zip(*_parts(part, order), strict=True)
+    # Flags, sizes, a name and numbers: of complex ones there are five parts, of cells others.
+    if kinds[:3] != (6, 5, 1) or len(kinds) != 4 or kinds[3] not in _MAT_NUMBERS:
+        raise ValueError("something else than an array of numbers")
+    _, sizes, name, numbers = contents
+    shape = np.frombuffer(sizes, f"{order}i4").tolist()
+    values = np.frombuffer(numbers, f"{order}{_MAT_NUMBERS[kinds[3]]}")
+    if not 1 <= len(shape) <= _MOST_AXES or min(shape) < 0 or math.prod(shape) != len(values):
+        raise ValueError(f"sizes {short(str(shape))} of {len(values):,} numbers")
+    return name.decode("latin-1"), values.reshape(shape, order="F")
+
+
+def _parts(content: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+    """Each with its kind; all begin at multiples of 8 but those that are compressed."""
+    place = 0
     while place < len(content):
         kind, count = struct.unpack_from(f"{order}II", content, place)
-        end = place + 8 + count
-        if end > len(content):
-            raise ValueError("a file that is cut off")
-        begin = len(plain)
-        if kind == _MAT_COMPRESSED:
-            _inflate(content[place + 8 : end], plain)
+        begin = place + 8
+        if kind >> 16:
+            # Up to four bytes stand beside their kind, which then has the count in its upper half.
+            kind, count, begin = kind & 0xFFFF, kind >> 16, place + 4
+            place += 8
         else:
-            plain += content[place:end]
-        kind, inside, _, _, flags = struct.unpack_from(f"{order}5I", plain, begin)
-        if kind != _MAT_ARRAY or inside != len(plain) - begin - 8 or flags & 0xFF not in _MAT_NUMBERS:
-            raise ValueError("something else than an array of numbers")
-        place = end
-    return bytes(plain)
+            place += 8 + count + (0 if kind == _MAT_COMPRESSED else -count % 8)
+        if place > len(content) or begin + count > place:
+            raise ValueError("a file that is cut off")
+        yield kind, content[begin : begin + count]
 
 
-def _inflate(packed: bytes, plain: bytearray) -> None:
-    unzip = zlib.decompressobj()
+def _inflated(packed: bytes, most: int) -> bytes:
+    plain, unzip = bytearray(), zlib.decompressobj()
     for place in range(0, len(packed), _PACKED_PIECE):
         plain += unzip.decompress(packed[place : place + _PACKED_PIECE])
-        if len(plain) > MOST_UNPACKED:
+        if len(plain) > most:
             raise ValueError(f"more than {MOST_UNPACKED:,} bytes once unzipped")
     if not unzip.eof:
         raise ValueError("a file that is cut off")
+    return bytes(plain)
 
 
 def _cifar(batches: tuple[File, ...], key: bytes) -> tuple[Pixels, Classes]:

@@ -128,6 +128,8 @@ def _parquet_columns(path: Path, label: str) -> dict[str, Column]:
     except Exception as problem:
         raise _no_parquet(path, problem) from None
     check_unpacked(path, total, size)
+    if len(columns) != len(schema):
+        raise _no_parquet(path, ValueError(f"no rows where it declares {count:,}"))
     return dict(zip(schema.names, columns, strict=True))
 
 
