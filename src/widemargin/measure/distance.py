@@ -28,7 +28,7 @@ Tick = Callable[[int], None]
 """Told after every batch how many points are done."""
 NOBODY = -1
 _WORTH_POLISHING = 1.1
-_STARTS, _FEW_FEATURES = 8, 128
+_STARTS, _FEW_FEATURES = 12, 128
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,8 +58,9 @@ def test_more_starts_come_nearer_and_do_not_depend_on_the_batch(norm: Norm) -> N
     one, many = (FMN(norm, UNIT, 30, targets=2, starts=starts)(network, inputs, labels, noise) for starts in (1, 6))
     UNIT.check(many)
     far, near = (norm(0.0).norm(places - inputs) for places in (one, many))
-    assert bool((near[far > 0] <= far[far > 0]).all())
-    assert bool((near[far > 0] < 0.99 * far[far > 0]).any())
+    # Starts that are behind are given up, so now and then the first.
+    assert bool((near[far > 0] <= 1.02 * far[far > 0]).all())
+    assert bool((near[far > 0] < 0.9 * far[far > 0]).any())
     some = torch.tensor([3, 17])
     alone = FMN(norm, UNIT, 30, targets=2, starts=6)(network, inputs[some], labels[some], noise.at(some))
     torch.testing.assert_close(alone, many[some], rtol=1e-6, atol=1e-6)

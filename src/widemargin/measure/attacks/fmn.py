@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,9 +13,9 @@ from widemargin.measure.attacks.ddn import check_steps, direction
 from widemargin.measure.attacks.losses import margin, towards
 from widemargin.measure.attacks.nearer import Nearest, Norm, fade, farthest
 from widemargin.measure.attacks.planes import shortest_way
-from widemargin.measure.attacks.rows import at_once, per_row, slope, wrong
+from widemargin.measure.attacks.rows import among, at_once, per_row, slope, wrong
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Linf
-from widemargin.shapes import Labels, Points
+from widemargin.shapes import Labels, PerSample, Points
 
 _MOST_CANDIDATES = 20
 # Small batches cost as much as larger ones: so many rows of several targets are moved together, from every start.
@@ -35,8 +34,9 @@ class FMN:
 
     Three departures.  It starts where the boundary would be if the classifier were linear at the point.  Steps are
     shares of the radius, and the radius grows even before anything is found: so it needs no scale and no box.
-    With several starts, the others are as far away in directions that are drawn, and a last descent begins at the
-    nearest place that all of them found, with shorter steps: where the boundary has corners, they take long to find.
+    With several starts, the others are as far away in directions that are drawn; half of those left are given up
+    after an eighth, a quarter and half of the steps.  A last descent begins at the nearest place that they found, with
+    shorter steps: where the boundary has corners, they take long to find.
     """
 
     norm: Norm
@@ -72,70 +72,93 @@ class FMN:
         rivals = labels[:, None]
         if self.targets:
             rivals = nearest_classes(classify, inputs, labels, ball)[:, : self.targets]
-        turns = [(start, rival) for start in range(self.starts) for rival in rivals.unbind(1)]
-        together = at_once(len(inputs), len(turns), self.starts * _ROWS_SIDE_BY_SIDE)
-        for first in range(0, len(turns), together):
-            starts, some = zip(*turns[first : first + together], strict=True)
-            row, rival = everyone.repeat(len(some)), torch.cat(some)
-            height = partial(_ahead, labels=labels[row], rivals=rival)
-            drawn = torch.cat([_drawn(inputs, noise, start) for start in starts])
-            begin = self._begun(classify, inputs[row], height, drawn)
-            found = self._descended(classify, inputs[row], labels[row], height, noise.at(row), begin)
-            for which in everyone.new_tensor(range(len(row))).split(len(inputs)):
+        for some in rivals.split(at_once(len(inputs), rivals.shape[1], _ROWS_SIDE_BY_SIDE), dim=1):
+            row, rival = (part.repeat(self.starts) for part in (everyone.repeat(some.shape[1]), some.T.reshape(-1)))
+            drawn = [_drawn(inputs, noise, start).repeat(some.shape[1], *_ones(inputs)) for start in range(self.starts)]
+            begun = self._begun(classify, inputs[row], labels[row], rival, noise.at(row), torch.cat(drawn))
+            found = self._descended(classify, begun, self.starts)
+            for which in torch.arange(len(found.labels), device=row.device).split(len(inputs)):
                 seen.see(found.places[which], found.distance[which] < torch.inf)
         near = (seen.distance < torch.inf).nonzero()[:, 0]
         if self.starts > 1 and len(near) > 0:
-            start, own = inputs[near], labels[near]
-            begin, height = seen.places[near] - start, partial(_ahead, labels=own, rivals=own)
-            found = self._descended(classify, start, own, height, noise.at(near), begin, _FIRST_AGAIN)
+            start, own, places = inputs[near], labels[near], seen.places[near]
+            begun = _Descent.at(ball, start, own, own, noise.at(near), places - start)
+            found = self._descended(classify, begun, share=_FIRST_AGAIN)
             nearer = found.distance < seen.distance[near]
             seen.places[near[nearer]] = found.places[nearer]
         return seen.places
 
-    def _begun(self, classify: Classifier, inputs: Points, height: Callable[[Tensor], Tensor], drawn: Points) -> Points:
+    def _begun(
+        self, classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, noise: Noise, drawn: Points
+    ) -> _Descent:
         """Where the boundary of the linear model is, or as far away in a direction that is drawn."""
         ball = self.norm(0.0, self.box)
-        _, heights, gradient = slope(classify, inputs, height)
+        _, heights, gradient = slope(classify, inputs, partial(_ahead, labels=labels, rivals=rivals))
         # Where the gradient all but vanishes the linear model has no boundary within reach.
         delta = shortest_way(gradient, _BEYOND * -heights, ball, inputs).nan_to_num(0, 0, 0)
         far = ball.norm(drawn)
         elsewhere = self.box.clamp(drawn * per_row(ball.norm(delta) / far.clamp_min(1e-12), drawn), inputs)
-        return torch.where(per_row(far > 0, delta), elsewhere, delta)
+        return _Descent.at(ball, inputs, labels, rivals, noise, torch.where(per_row(far > 0, delta), elsewhere, delta))
 
-    def _descended(
-        self,
-        classify: Classifier,
-        inputs: Points,
-        labels: Labels,
-        height: Callable[[Tensor], Tensor],
-        noise: Noise,
-        delta: Points,
-        share: float = _FIRST_STEP,
-    ) -> Nearest:
-        """From these places by steps that begin with a share of the radius."""
+    def _descended(self, classify: Classifier, now: _Descent, starts: int = 1, share: float = _FIRST_STEP) -> _Descent:
+        """By steps that begin with a share of the radius; of all starts the nearest go on, and fewer and fewer."""
         ball, unit = self.norm(0.0, self.box), self.norm(1.0, OPEN)
-        seen = Nearest(ball, inputs)
         # As long in the linf norm as one feature: a step of share 1 crosses the ball in any norm.
-        length = inputs[0].numel() ** 0.5 if self.norm is Linf else 1.0
-        most = farthest(ball, inputs)
-        radius = ball.norm(delta)
-        found = torch.zeros_like(radius, dtype=torch.bool)
+        length = now.inputs[0].numel() ** 0.5 if self.norm is Linf else 1.0
         for step in range(self.steps):
+            if starts > 1 and step in (self.steps // 8, self.steps // 4, self.steps // 2):
+                now, starts = now.nearest(starts, (starts + 1) // 2), (starts + 1) // 2
             done = step / self.steps
-            answers, heights, gradient = slope(classify, inputs + delta, height)
-            across = wrong(answers, labels)
-            seen.see(inputs + delta, across)
-            found |= across
+            height = partial(_ahead, labels=now.labels, rivals=now.rivals)
+            answers, heights, gradient = slope(classify, now.inputs + now.delta, height)
+            across = wrong(answers, now.labels)
+            now.see(ball, across)
             gamma = fade(share * self.gamma, share * 0.001, done)
-            estimate = ball.norm(delta) + heights.abs() / ball.dual_norm(gradient)
-            estimate = torch.where(found | ~estimate.isfinite(), 0.0, estimate)
-            radius = torch.where(across, radius * (1 - gamma), (radius * (1 + gamma)).maximum(estimate))
-            radius = torch.where(radius > 0, radius, 1.0).minimum(most)
-            uphill = direction(self.box.inward(gradient, inputs + delta), noise, step) * length
-            scale = per_row(radius, delta)
-            delta = unit.project(delta / scale + fade(share, share * _LESS, done) * uphill, inputs) * scale
-            delta = self.box.clamp(delta, inputs)
-        return seen
+            estimate = ball.norm(now.delta) + heights.abs() / ball.dual_norm(gradient)
+            estimate = torch.where((now.distance < torch.inf) | ~estimate.isfinite(), 0.0, estimate)
+            radius = torch.where(across, now.radius * (1 - gamma), (now.radius * (1 + gamma)).maximum(estimate))
+            now.radius = torch.where(radius > 0, radius, 1.0).minimum(now.most)
+            uphill = direction(self.box.inward(gradient, now.inputs + now.delta), now.noise, step) * length
+            scale = per_row(now.radius, now.delta)
+            delta = unit.project(now.delta / scale + fade(share, share * _LESS, done) * uphill, now.inputs) * scale
+            now.delta = self.box.clamp(delta, now.inputs)
+        return now
+
+
+@dataclass(eq=False)
+class _Descent:
+    """Of every row, where it is and the nearest wrong place it has seen; one start after the other."""
+
+    inputs: Points
+    labels: Labels
+    rivals: Labels
+    noise: Noise
+    delta: Points
+    radius: PerSample
+    most: PerSample
+    """The largest radius there is."""
+    places: Points
+    distance: PerSample
+    """Infinite where nothing was found yet."""
+
+    @staticmethod
+    def at(ball: Ball, inputs: Points, labels: Labels, rivals: Labels, noise: Noise, delta: Points) -> _Descent:
+        radius = ball.norm(delta)
+        never = torch.full_like(radius, torch.inf)
+        return _Descent(inputs, labels, rivals, noise, delta, radius, farthest(ball, inputs), inputs, never)
+
+    def see(self, ball: Ball, across: Tensor) -> None:
+        places = self.inputs + self.delta
+        distance = ball.norm(places - self.inputs)
+        better = across & (distance < self.distance)
+        self.distance = torch.where(better, distance, self.distance)
+        self.places = torch.where(per_row(better, places), places, self.places)
+
+    def nearest(self, starts: int, keep: int) -> _Descent:
+        """Of each point and rival only the starts that found the nearest places, in their order."""
+        order = self.distance.view(starts, -1).argsort(dim=0, stable=True)[:keep].sort(0).values
+        which = order * order.shape[1] + torch.arange(order.shape[1], device=order.device)
+        return among(self, which.flatten())
 
 
 def _drawn(inputs: Points, noise: Noise, start: int) -> Points:
@@ -146,6 +169,10 @@ def _drawn(inputs: Points, noise: Noise, start: int) -> Points:
     way = of_start.normal(*shape, draw=start).to(inputs)
     few = of_start.uniform(*shape, draw=-start).to(inputs) < _FEATURES_OFF / inputs[0].numel()
     return way * (few | ~per_row(few.flatten(1).any(1), few))
+
+
+def _ones(inputs: Points) -> tuple[int, ...]:
+    return (1,) * (inputs.ndim - 1)
 
 
 def _ahead(answers: Tensor, labels: Labels, rivals: Labels) -> Tensor:
