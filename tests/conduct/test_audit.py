@@ -50,7 +50,7 @@ def few_queries() -> Iterator[None]:
         second = TargetedAPGD(ball, targets=classes - 1, steps=10) if classes > 3 else APGD(ball, Margin(), steps=10)
         return (APGD(ball, steps=20), second, Square(ball, queries=10))
 
-    def nearest(norm: Norm, box: Box, classes: int, rows: int = 0) -> Sequence[ShortestAttack]:
+    def nearest(norm: Norm, box: Box, classes: int, *_: int) -> Sequence[ShortestAttack]:
         return (FMN(norm, box, steps=60, targets=min(3, classes - 1)),)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -87,7 +87,7 @@ def audited(folder: Path, rank: int, count: int) -> None:
     """With fewer steps, and with less patience of torch's own than the last process takes to come."""
     torch.set_num_threads(1)
     audit.standard = lambda ball, classes, rows=0: (APGD(ball, steps=5), Square(ball, queries=10))
-    audit.shortest_attacks = lambda norm, box, classes, rows=0: (FMN(norm, box, steps=10),)
+    audit.shortest_attacks = lambda norm, box, *_: (FMN(norm, box, steps=10),)
     findings.all_findings = lambda *arguments, **more: (modes(*arguments[:2]),)
     points = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     labels = Waves()(points).argmax(1)
