@@ -340,3 +340,20 @@ def test_members_leave_the_library_as_one_network(kind: str, tmp_path: Path) -> 
     write_network(network, (2,), tmp_path / "model.pt2")
     again = torch.export.load(tmp_path / "model.pt2").module()
     torch.testing.assert_close(again(cloud.points), network(cloud.points))
+
+
+class ByLength(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 2)
+
+    def forward(self, points: torch.Tensor) -> torch.Tensor:
+        # A decision by values cannot be traced.
+        return self.linear(points) if bool(points.sum() > 0) else -self.linear(points)
+
+
+def test_a_network_that_cannot_be_traced_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"cannot be written as \.pt2 for batches of any size") as refused:
+        write_network(ByLength().eval(), (4,), tmp_path / "model.pt2")
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.iterdir())

@@ -91,7 +91,15 @@ def _write_weights(module: nn.Module, inputs: Tensor, to: Path) -> None:
 
 
 def _write_program(module: nn.Module, inputs: Tensor, to: Path) -> None:
-    program = torch.export.export(plain(module), (inputs,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    try:
+        program = torch.export.export(plain(module), (inputs,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    except Exception as problem:
+        # A tracer meets a network of anybody's making, and raises what it likes.
+        reason = str(problem).strip().partition("\n")[0] or type(problem).__name__
+        raise ValueError(
+            f"this network cannot be written as {to.suffix} for batches of any size ({reason}): flatten with "
+            "x.flatten(1), leave out what depends on values, or export its weights to a .safetensors file"
+        ) from problem
     content = io.BytesIO()
     torch.export.save(program, content)
     write_whole(to, content.getvalue())
