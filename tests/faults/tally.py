@@ -16,8 +16,8 @@ _INTRODUCTION = """# Reliability
 
 What was done to widemargin on purpose, and what it came to. `make slow` does all of it again and writes this page; a
 quick part runs in `make test`. Survived means: the same command, given again, ended with the same result, bit for bit
-(a study's to two digits: networks trained side by side differ in their last bits from ones trained alone); or the damaged
-or hostile file was refused in one sentence, with nothing run, nothing lost and nothing left behind.
+(a study's to two digits: networks trained side by side differ in their last bits from ones trained alone); or the
+damaged or hostile file was refused in one sentence, with nothing run, nothing lost and nothing left behind.
 """
 
 
