@@ -20,6 +20,7 @@ from widemargin.conduct.carry_out import carry_out
 from widemargin.conduct.folder import RunFolder
 from widemargin.conduct.stop import AtUpdate
 from widemargin.conduct.task import task_of
+from widemargin.conduct.threads import with_threads
 
 FILES = ("run.yaml", "records.jsonl", "checkpoint.safetensors", "best.safetensors", "last.safetensors", "figures.json")
 DAMAGES: dict[str, Callable[[bytes, random.Random], bytes | None]] = {
@@ -85,8 +86,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
     title, trial, drawn = chosen(Choice(**{name: kinds.get(name, str)(value) for name, value in words.items()}))
     folders = {finished: tmp_path_factory.mktemp("damage") for finished in (False, True)}
     for finished, folder in folders.items():
-        task = task_of(trial, drawn, "cpu", title)
-        assert carry_out(task, RunFolder(folder / "run"), until=AtUpdate(15 if finished else 8)).finished == finished
+        run, until = RunFolder(folder / "run"), AtUpdate(15 if finished else 8)
+        # As the command does, whose processes have one thread here.
+        with with_threads(task_of(trial, drawn, "cpu", title), run) as task:
+            assert carry_out(task, run, until=until).finished == finished
     return folders
 
 
