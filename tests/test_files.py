@@ -10,6 +10,7 @@ from widemargin.files import (
     Damaged,
     read_json,
     read_tensors,
+    remove_partial,
     sealed_text,
     unsealed_text,
     write_json,
@@ -78,3 +79,10 @@ def test_a_full_disk_is_one_sentence_and_leaves_what_was_there(
     monkeypatch.undo()
     assert read_json(path) == CONTENT
     assert [inside.name for inside in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    for name in (".a.json.partial", "a.json", ".lock"):
+        (tmp_path / name).write_text("x")
+    remove_partial(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "a.json"]

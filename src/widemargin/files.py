@@ -57,6 +57,12 @@ def unwritten(path: Path, problem: OSError) -> ValueError:
     )
 
 
+def remove_partial(folder: Path) -> None:
+    """What killed processes left of files that they were writing; nobody else may be writing here."""
+    for left in folder.glob(".*.partial"):
+        left.unlink(missing_ok=True)
+
+
 def write_json(path: Path, content: Mapping[str, Any], allow_nan: bool = False) -> None:
     """With a checksum as its last entry."""
     sealed = {**content, _CHECKSUM: _digest(_canonical(content))}

@@ -22,7 +22,7 @@ from widemargin.conduct.pieces import FIRST, Piece, check_saved, joined_pieces, 
 from widemargin.conduct.shares import Shares
 from widemargin.conduct.subject import DIAGNOSED, Subject
 from widemargin.data.examples import Chosen
-from widemargin.files import read_json, read_tensors, write_json, write_tensors
+from widemargin.files import read_json, read_tensors, remove_partial, write_json, write_tensors
 from widemargin.measure.accuracy import ROWS_AT_ONCE, slices
 from widemargin.measure.attacks.standard import standard
 from widemargin.measure.certified import certified, certified_radius
@@ -111,6 +111,9 @@ def audit(
     place, clock = folder / subject.key(question), Clock(budget)
     work = _UnderWay(subject, question, place, clock, processes, tick, Stopwatch(place / "seconds.json"))
     place.mkdir(parents=True, exist_ok=True)
+    if work.first:
+        # The others write nothing before the first has decided on certificates.
+        remove_partial(place)
     check_saved(place, question, len(subject.examples))
     asked = Chosen(subject.examples, work.rows)
     if inputs_in_box(asked, question.balls[-1]).verdict == "wrong":
