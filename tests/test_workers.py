@@ -174,7 +174,7 @@ def test_whatever_ends_a_command_leaves_nothing_behind(tmp_path: Path, sent: sig
         assert {int(path.read_text()) for path in pids} < set(started)
         (os.killpg if to_all else os.kill)(command.pid, sent)
         # The end of stderr comes when the last process that could write to it is gone.
-        _, said = command.communicate(timeout=30)
+        _, said = command.communicate(timeout=120)
         until(lambda: not any(map(is_alive, started)), seconds=30)
     finally:
         for pid in [command.pid, *started]:
