@@ -21,16 +21,16 @@ from timing import header
 from torch import Tensor, nn
 
 import widemargin as wm
-from widemargin.conduct.task import laid_out
-from widemargin.data.examples import Examples
+from widemargin.data.dataset import Examples
 from widemargin.data.images import ImageSet
-from widemargin.measure.accuracy import named_right
-from widemargin.measure.attacks.attack import Noise
-from widemargin.measure.attacks.standard import standard
-from widemargin.measure.autoattack import under_attack
+from widemargin.measure.autoattack import frozen
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.resnet import PreActResNet18
+from widemargin.perturb.attack import Noise
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.suites import standard
+from widemargin.runs.prepare import channels_last
+from widemargin.uncertainty.predictive import is_correct
 
 STAGES = ("apgd-ce", "apgd-t", "fab-t", "square")
 Costs = dict[str, tuple[float, int]]
@@ -50,14 +50,14 @@ def outside(network: wm.Network) -> nn.Module:
 def ours(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Costs]:
     """Who stands at the end; of each attack, the seconds and how many it leaves."""
     costs: Costs = {}
-    with under_attack(network), torch.no_grad():
-        standing = named_right(network(inputs), labels)
+    with frozen(network), torch.no_grad():
+        standing = is_correct(network(inputs), labels)
         for attack in standard(ball, 10):
             left = standing.nonzero()[:, 0]
             start = time.process_time()
             if len(left):
                 found = attack(network, inputs[left], labels[left], Noise(0, left))
-                standing[left] = named_right(network(found), labels[left])
+                standing[left] = is_correct(network(found), labels[left])
             costs[attack.name] = (time.process_time() - start, int(standing.sum()))
     return standing, costs
 
@@ -67,20 +67,20 @@ def theirs(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> t
     attacked = AutoAttack(outside(network).eval(), norm=type(ball).__name__.title(), eps=ball.radius, seed=0)
     costs: Costs = {}
     with torch.no_grad():
-        standing = named_right(network(inputs), labels)
+        standing = is_correct(network(inputs), labels)
         for stage in STAGES:
             left = standing.nonzero()[:, 0]
             attacked.attacks_to_run = [stage]
             start = time.process_time()
             if len(left):
                 found, _ = attacked.run_standard_evaluation(inputs[left], labels[left], batch_size=250)
-                standing[left] = named_right(network(found), labels[left])
+                standing[left] = is_correct(network(found), labels[left])
             costs[stage] = (time.process_time() - start, int(standing.sum()))
     return standing, costs
 
 
 def compare(title: str, network: wm.Network, examples: Examples, ball: Ball, points: int) -> None:
-    inputs, labels = examples.batch(torch.arange(points))
+    inputs, labels = examples[torch.arange(points)]
     network.eval()
     clean = float((network(inputs).argmax(1) == labels).float().mean())
     own, fast = ours(network, ball, inputs, labels)
@@ -102,11 +102,11 @@ def rows(flags: Tensor) -> list[int]:
 
 def trained(network: nn.Module, examples: Examples, method: wm.Method, updates: int) -> wm.Network:
     """A few updates: enough for a boundary that is worth attacking."""
-    made = wm.Single(wm.at_input(laid_out(network)))
+    made = wm.Single(wm.at_input(channels_last(network)))
     optimizer = torch.optim.Adam(made.parameters(), 2e-3)
     rng = torch.Generator().manual_seed(0)
     for update in range(updates):
-        inputs, labels = examples.batch(torch.randint(len(examples), (64,), generator=rng))
+        inputs, labels = examples[torch.randint(len(examples), (64,), generator=rng)]
         made.eval()
         moved = method.perturb(made, inputs, labels, wm.Rng.seeded(update))
         made.train()
@@ -117,7 +117,7 @@ def trained(network: nn.Module, examples: Examples, method: wm.Method, updates: 
 
 
 def kept(folder: Path) -> wm.Network:
-    network = wm.Single(wm.at_input(laid_out(LeNet())))
+    network = wm.Single(wm.at_input(channels_last(LeNet())))
     network.load_state_dict(load_file(folder / "last.safetensors"))
     return network
 

@@ -20,13 +20,13 @@ from timing import header
 from torch import Tensor
 
 import widemargin as wm
-from widemargin.measure.attacks.attack import Noise
-from widemargin.measure.attacks.bisected import BisectedAPGD
-from widemargin.measure.attacks.fab import ShortestFAB
-from widemargin.measure.attacks.fmn import FMN
-from widemargin.measure.attacks.nearer import Norm
-from widemargin.measure.autoattack import under_attack
+from widemargin.measure.autoattack import frozen
 from widemargin.measure.distance import distances
+from widemargin.perturb.attack import Noise
+from widemargin.perturb.bisected_apgd import BisectedAPGD
+from widemargin.perturb.fab import ShortestFAB
+from widemargin.perturb.fmn import FMN
+from widemargin.perturb.line_search import Norm
 
 sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("tests", "tests/measure")]
 from exact_margins import TABLES, Array, box_of, exact_margins, table
@@ -37,11 +37,11 @@ NORMS: tuple[Norm, ...] = (wm.Linf, wm.L2, wm.L1)
 FOOLBOX = {wm.Linf: ["LInfFMNAttack"], wm.L2: ["L2FMNAttack", "DDNAttack"], wm.L1: ["L1FMNAttack"]}
 
 
-def first(cloud: wm.Cloud, points: int) -> wm.Cloud:
-    return wm.Cloud(cloud.points[:points], cloud.labels[:points])
+def first(cloud: wm.Dataset, points: int) -> wm.Dataset:
+    return wm.Dataset(cloud.points[:points], cloud.labels[:points])
 
 
-def timed(network: wm.Network, cloud: wm.Cloud, norm: Norm, box: wm.Box) -> tuple[Array, float]:
+def timed(network: wm.Network, cloud: wm.Dataset, norm: Norm, box: wm.Box) -> tuple[Array, float]:
     start = time.process_time()
     found = distances(network, cloud, norm, box).distance.double().numpy()
     return found, time.process_time() - start
@@ -64,7 +64,7 @@ def against_exact(name: str, norm: Norm, boxed: bool, points: int, seeds: Sequen
     )
 
 
-def longer_searches(network: wm.Network, cloud: wm.Cloud, norm: Norm, box: wm.Box, classes: int) -> dict[str, Tensor]:
+def longer_searches(network: wm.Network, cloud: wm.Dataset, norm: Norm, box: wm.Box, classes: int) -> dict[str, Tensor]:
     """Places by each attack alone, ours with many more steps than `distances` gives them."""
     targets = classes - 1
     ours = (
@@ -72,7 +72,7 @@ def longer_searches(network: wm.Network, cloud: wm.Cloud, norm: Norm, box: wm.Bo
         ShortestFAB(norm(1.0, box), targets),
         BisectedAPGD(norm, box, 100, 10),
     )
-    with under_attack(network):
+    with frozen(network):
         noise = Noise(1, torch.arange(len(cloud)))
         found = {attack.name: attack(network, cloud.points, cloud.labels, noise) for attack in ours}
     with warnings.catch_warnings():
@@ -111,7 +111,7 @@ def against_others(name: str, norm: Norm, points: int, seeds: Sequence[int]) -> 
 
 def of_images(norm: Norm, points: int) -> None:
     network, inputs, labels = conv_net(points)
-    found, took = timed(wm.Single(wm.at_input(network)), wm.Cloud(inputs, labels), norm, wm.UNIT)
+    found, took = timed(wm.Single(wm.at_input(network)), wm.Dataset(inputs, labels), norm, wm.UNIT)
     print(f"  LeNet of digits {norm.__name__:<5}n = {len(found)}: mean {found.mean():.5f}, {took:.2f} s", flush=True)
 
 

@@ -8,9 +8,9 @@ import torch
 from timing import header, ratio, show
 from torch import Tensor, fx, nn
 
-from widemargin.conduct.task import laid_out
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
+from widemargin.runs.prepare import channels_last
 
 
 def answer(network: nn.Module, images: Tensor) -> Callable[[], Tensor]:
@@ -30,7 +30,7 @@ def gradient(network: nn.Module, images: Tensor) -> Callable[[], Tensor]:
 
 
 def layers_against_quick(name: str, network: nn.Module, images: Tensor) -> None:
-    quick = laid_out(network).eval().requires_grad_(False)
+    quick = channels_last(network).eval().requires_grad_(False)
     # A trace knows the layers only, which lie in memory just as before.
     layers = fx.symbolic_trace(quick)
     for what, of in (("answers", answer), ("gradients", gradient)):

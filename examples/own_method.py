@@ -16,7 +16,7 @@ def main(updates: int = 1_000) -> wm.Margins:
     print(method)
 
     cloud = wm.TwoDistances().draw()
-    network = wm.Single(wm.at_input(wm.Widths((2, 64, 64, 2)).build(wm.Rng.seeded(0).generators[0])))
+    network = wm.Single(wm.at_input(wm.MLPSpec((2, 64, 64, 2)).build(wm.Rng.seeded(0).generators[0])))
     plan = wm.Plan(wm.Updates(updates), wm.Adam(5e-3, wm.Cosine()))
     for record in wm.train(network, cloud, method, plan, seeds=(0,)):
         if record.update % 250 == 0:

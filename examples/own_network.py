@@ -11,7 +11,7 @@ def main(updates: int = 600) -> dict[str, wm.Margins]:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(150) % 3
     centers = torch.tensor([[0.0, 1.0], [-1.0, -0.6], [1.0, -0.6]])
-    cloud = wm.Cloud(centers[labels] + 0.25 * torch.randn(150, 2, generator=generator), labels)
+    cloud = wm.Dataset(centers[labels] + 0.25 * torch.randn(150, 2, generator=generator), labels)
 
     found = {}
     for where in ("input", "latent space"):

@@ -13,6 +13,7 @@ from widemargin import (
     OPEN,
     Box,
     Ensemble,
+    FullStep,
     Linf,
     Method,
     Network,
@@ -20,7 +21,6 @@ from widemargin import (
     Search,
     Single,
     Unperturbed,
-    Whole,
     WithBoundaryDistance,
     after,
     at_input,
@@ -95,7 +95,7 @@ def is_random(method: Method) -> bool:
     return (
         getattr(ascent.steps, "least", ascent.steps.most) < ascent.steps.most
         or not ascent.start.at_center
-        or ascent.share != Whole()
+        or ascent.share != FullStep()
     )
 
 

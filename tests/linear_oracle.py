@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from widemargin.data.toy import Cloud
-from widemargin.measure.attacks.attack import Classifier
-from widemargin.measure.attacks.nearer import Norm
+from widemargin.data.dataset import Dataset
+from widemargin.perturb.attack import Classifier
 from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Box, Linf
+from widemargin.perturb.line_search import Norm
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 
@@ -32,7 +32,7 @@ class Kind:
     def __repr__(self) -> str:
         return f"{self.name}-{self.classes}"
 
-    def draw(self, rows: int, seed: int = 0) -> tuple[Single, Cloud]:
+    def draw(self, rows: int, seed: int = 0) -> tuple[Single, Dataset]:
         """All points are classified right, in float32 as users have them."""
         rng = np.random.default_rng(seed)
         features = int(np.prod(self.shape))
@@ -48,7 +48,7 @@ class Kind:
         network = Single(at_input(nn.Sequential(nn.Flatten(), layer)))
         inputs = torch.tensor(points, dtype=torch.float32).view(rows, *self.shape)
         with torch.no_grad():
-            return network, Cloud(inputs, network(inputs).argmax(1))
+            return network, Dataset(inputs, network(inputs).argmax(1))
 
 
 KINDS = [
@@ -63,7 +63,7 @@ KINDS = [
 ]
 
 
-def known_distances(network: Single, cloud: Cloud, norm: Norm, box: Box) -> Array:
+def known_distances(network: Single, cloud: Dataset, norm: Norm, box: Box) -> Array:
     """The least over all other classes, in double precision."""
     _, layer = network.head
     weight, bias = (parameter.detach().double().numpy() for parameter in (layer.weight, layer.bias))
@@ -85,11 +85,11 @@ def inner_points(classify: Classifier, count: int, features: int = 12) -> tuple[
 def distances_to(weights: Tensor, inputs: Tensor, labels: Tensor, norm: Norm, box: Box = OPEN) -> Tensor:
     """Of a classifier made by `linear`."""
     weight = weights.T.double().numpy()
-    found = _distances(weight, np.zeros(len(weight)), Cloud(inputs, labels), norm, box)
+    found = _distances(weight, np.zeros(len(weight)), Dataset(inputs, labels), norm, box)
     return torch.from_numpy(found).to(inputs.dtype)
 
 
-def _distances(weight: Array, bias: Array, cloud: Cloud, norm: Norm, box: Box) -> Array:
+def _distances(weight: Array, bias: Array, cloud: Dataset, norm: Norm, box: Box) -> Array:
     points, labels = cloud.points.flatten(1).double(), cloud.labels.numpy()
     down, up = (side.expand_as(points).numpy() for side in box.room(points))
     found = np.full(len(labels), np.inf)

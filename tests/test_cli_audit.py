@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from test_cli_train import refused, widemargin
-from widemargin.cli.asked import folder_for
+from widemargin.auditing import findings
+from widemargin.auditing import runner as conducted
 from widemargin.cli.audit import _own_folder
-from widemargin.conduct import audit as conducted
-from widemargin.conduct import findings
-from widemargin.data.own import Npz, OwnData
-from widemargin.measure.attacks.apgd import APGD
-from widemargin.measure.attacks.fmn import FMN
-from widemargin.measure.attacks.square import Square
+from widemargin.cli.inputs import folder_for
+from widemargin.data.local import LocalData, Npz
 from widemargin.measure.diagnostics import modes
+from widemargin.perturb.apgd import APGD
 from widemargin.perturb.balls import Box
+from widemargin.perturb.fmn import FMN
+from widemargin.perturb.square import Square
 
 OWN = """
 import torch
@@ -182,7 +182,7 @@ def test_features_have_one_interval_or_each_its_own(norm: str) -> None:
         boxes[words] = eval(figures["box"], {"Box": Box})
         assert figures["robust"], "nothing lies outside"
     assert boxes["-3 3"] == Box(-3.0, 3.0)
-    own = OwnData(Npz("flat.npz")).draw().test.points
+    own = LocalData(Npz("flat.npz")).draw().test.points
     assert boxes["data"].low == tuple(own.amin(0).tolist())
     assert boxes["data"].high[:2] == tuple(own.amax(0).tolist())[:2]
     assert np.float32(boxes["data"].high[2]) == 0.25 < boxes["data"].high[2], "what never varies stays"

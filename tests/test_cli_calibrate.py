@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from test_cli_train import refused, widemargin
-from widemargin.conduct.model import load_model
-from widemargin.data.alike import alike
 from widemargin.data.images import ImageSet
-from widemargin.data.own import Npz, OwnData
+from widemargin.data.local import LocalData, Npz
+from widemargin.data.resize import resize
+from widemargin.io.load import load_model
 from widemargin.measure.calibration import UNCERTAINTIES, calibration, outside_from_inside
 
 pytest.importorskip("sklearn")
@@ -36,7 +36,7 @@ def test_calibrate_tells_and_writes(capsys: pytest.CaptureFixture[str]) -> None:
     assert written["nll"] == pytest.approx(expected.negative_log_likelihood)
     assert sum(written["bins"]["count"]) == 360
     assert list(written["auroc"]) == list(UNCERTAINTIES)
-    foreign = alike(OwnData(Npz("noise.npz")).draw().test, (1, 8, 8))
+    foreign = resize(LocalData(Npz("noise.npz")).draw().test, (1, 8, 8))
     by_information = outside_from_inside(network, tests, foreign, UNCERTAINTIES["mutual information"])
     found = written["auroc"]["mutual information"]["noise.npz from inside"]
     assert found == {"auroc": pytest.approx(by_information.auroc), "suspects": 12, "others": 360}

@@ -17,11 +17,11 @@ from widemargin.cli.choice import Choice
 from widemargin.cli.sweep import _Bar, words_of
 from widemargin.cli.train import choice_of
 from widemargin.cli.verbs.train import Train
-from widemargin.conduct.description import read_trial
-from widemargin.conduct.folder import RunFolder
-from widemargin.conduct.sweep import Range
+from widemargin.runs.folder import RunFolder
+from widemargin.runs.serialize import read_run
+from widemargin.runs.sweep import Range
 
-WORDS = "--data own.npz --method udp --eps .05:.4 --alpha .02:.2:log --steps 1:2 --judge-eps .1 --width 8 --rate .03"
+WORDS = "--data own.npz --method udp --eps .05:.4 --alpha .02:.2:log --steps 1:2 --judge-eps .1 --width 8 --lr .03"
 SHORT = f"sweep {WORDS} --epochs 2"
 LONG = f"sweep {WORDS} --epochs 150 --validate-every 10 --trials 2"
 
@@ -71,7 +71,7 @@ def test_a_sweep_chooses_by_validation_and_tests_the_chosen_one_alone(capsys: py
     # The command that goes on from there is one that `train` takes, with another seed.
     (command,) = re.findall(r"with another seed: widemargin (.*)", said)
     widemargin(f"{command} --out again")
-    run, again = (read_trial(folder / "run.yaml") for folder in (tested, Path("again")))
+    run, again = (read_run(folder / "run.yaml") for folder in (tested, Path("again")))
     assert again == replace(run, seed=1)
 
 
@@ -96,7 +96,7 @@ def test_one_process_draws_the_same_again(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_what_is_hopeless_is_stopped(capsys: pytest.CaptureFixture[str]) -> None:
-    widemargin("sweep --data own.npz --method standard --rate 1e-5:.1:log --judge-eps .1 --epochs 8 --trials 16")
+    widemargin("sweep --data own.npz --method standard --lr 1e-5:.1:log --judge-eps .1 --epochs 8 --trials 16")
     said = capsys.readouterr().out
     stopped = [int(number) for number in re.findall(r"trial (\d+): pruned, clean", said)]
     assert stopped
@@ -108,7 +108,7 @@ def test_what_is_hopeless_is_stopped(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_what_diverges_is_survived(capsys: pytest.CaptureFixture[str]) -> None:
-    widemargin("sweep --data own.npz --method standard --rate 1e30:1e38:log --judge-eps .1 --epochs 3 --trials 2")
+    widemargin("sweep --data own.npz --method standard --lr 1e30:1e38:log --judge-eps .1 --epochs 3 --trials 2")
     assert "2 trials, 2 diverged. None was trained to the end, so none is chosen." in " ".join(
         capsys.readouterr().out.split()
     )
@@ -132,7 +132,7 @@ def test_an_interrupt_puts_the_trial_back(monkeypatch: pytest.MonkeyPatch, capsy
 SWEEP = """
 import functools, sys
 from widemargin import cli
-from widemargin.conduct import optuna_sweep
+from widemargin.runs import optuna_sweep
 
 # As it is, but with a shorter patience for the dead.
 optuna_sweep.Storage = functools.partial(optuna_sweep.Storage, heartbeat=optuna_sweep.Heartbeat(1, 5))

@@ -17,17 +17,17 @@ from widemargin import (
     BeforeHead,
     Epochs,
     ImageSet,
-    LastWeights,
     Linf,
     Multistep,
+    NoAverage,
     Triangle,
     cli,
     recipes,
 )
 from widemargin.cli.choice import MEASURES, Choice, chosen
-from widemargin.conduct.export import trained
-from widemargin.conduct.folder import RunFolder
-from widemargin.conduct.model import load_model
+from widemargin.io.export import trained
+from widemargin.io.load import load_model
+from widemargin.runs.folder import RunFolder
 
 WORDS = {"eps": 0.2, "alpha": 0.1, "steps": 2, "weight": 0.5, "patience": 1, "scale": 0.1, "measure": "gap"}
 STANDARD, DIGITS_UDP = "--data digits --method standard", "--data digits --method udp"
@@ -89,7 +89,7 @@ def test_the_same_words_make_the_same_run_and_others_are_refused(capsys: pytest.
     ("words", "members"),
     [
         ("--members 2 --measure mutual-information", "Members(count=2)"),
-        ("--dropout-draws 3", "DropoutDraws(draws=3, renewal=PerSearch(), over=EveryDropout())"),
+        ("--dropout-draws 3", "MCDropoutSpec(draws=3, renewal=PerSearch(), over=EveryDropout())"),
     ],
 )
 def test_train_resume_and_export_several_members(words: str, members: str, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def train_a_deep_kernel_on_a_table() -> None:
 def test_train_a_deep_kernel_on_a_table() -> None:
     train_a_deep_kernel_on_a_table()
     trial, network = trained(RunFolder(Path("here")), "last")
-    assert repr(trial.network).startswith("ResidualShape(inputs=3, classes=2, width=64")
+    assert repr(trial.network).startswith("ResidualMLPSpec(inputs=3, classes=2, width=64")
     widemargin("export here --to model.safetensors --weights last")
     assert load_file("model.safetensors").keys() == network.state_dict().keys()
     widemargin("export here --to model.pt2 --weights last")
@@ -146,12 +146,12 @@ def test_onnx_of_a_deep_kernel() -> None:
 @pytest.mark.parametrize(
     ("name", "words", "shape", "members"),
     [
-        ("lenet", {"dropout": 0.3}, "dropout=0.3)", "OneNetwork"),
-        ("lenet", {"dropout_draws": 4}, "dropout=0.2)", "DropoutDraws"),
-        ("lenet", {"deep_kernel": True}, "capacity=1)", "DeepKernelGP"),
-        ("resnet18", {"deep_kernel": True}, "he_normal=False)", "DeepKernelGP"),
+        ("lenet", {"dropout": 0.3}, "dropout=0.3)", "SingleSpec"),
+        ("lenet", {"dropout_draws": 4}, "dropout=0.2)", "MCDropoutSpec"),
+        ("lenet", {"deep_kernel": True}, "capacity=1)", "DeepKernelSpec"),
+        ("resnet18", {"deep_kernel": True}, "he_normal=False)", "DeepKernelSpec"),
         ("resnet18", {"members": 2}, "he_normal=False)", "Members"),
-        ("resnet18-dropout", {"dropout_draws": 4, "dropout": 0.1}, "dropout=0.1)", "DropoutDraws"),
+        ("resnet18-dropout", {"dropout_draws": 4, "dropout": 0.1}, "dropout=0.1)", "MCDropoutSpec"),
     ],
 )
 def test_words_for_members(name: str, words: dict[str, float], shape: str, members: str) -> None:
@@ -162,7 +162,7 @@ def test_words_for_members(name: str, words: dict[str, float], shape: str, membe
 
 def test_members_get_the_rate_of_one_under_sgd() -> None:
     descents = [chosen(Choice("digits", "standard", optimizer="sgd", members=m))[1].plan.descent for m in (None, 4)]
-    assert [descent.rate for descent in descents] == [0.15, 0.6]
+    assert [descent.lr for descent in descents] == [0.15, 0.6]
     assert [descent.weight_decay for descent in descents] == [5e-4, 1.25e-4]
 
 
@@ -207,7 +207,7 @@ def test_every_recipe_has_its_words(name: str) -> None:
         ("--data digits --method standard --average median", "--average must be ema"),
         ("--data digits --method standard --latent --cut encoder", "--latent and --cut say the same"),
         ("--data digits --method standard --batch 5000", "the batch size (--batch) must be in 1..1300"),
-        ("--data digits --method standard --rate 0", "--rate must be a number above 0, got 0.0"),
+        ("--data digits --method standard --lr 0", "--lr must be a number above 0, got 0.0"),
         ("--data digits --method standard --device gpu", "--device must be one that this computer has"),
         (
             "--data digits --method standard --members 2 --dropout-draws 3",
@@ -275,12 +275,14 @@ def test_published_settings_hold_where_nothing_is_said(monkeypatch: pytest.Monke
     assert (cifar.plan.length, cifar.plan.descent) == (Epochs(60), SGD(0.15, Triangle()))
     assert (cifar.plan.average, cifar.plan.mixed, cifar.place) == (EMA(0.9), True, BeforeHead())
     svhn = chosen(
-        Choice("svhn", "udp", eps=2.0, alpha=0.1, steps=3, norm="l2", cut="encoder", average="swa", decay="multistep")
+        Choice(
+            "svhn", "udp", eps=2.0, alpha=0.1, steps=3, norm="l2", cut="encoder", average="swa", schedule="multistep"
+        )
     )[1]
     assert svhn.network.he_normal
     assert svhn.method.perturb.ball.box.is_open
-    assert (svhn.plan.average, svhn.plan.descent.decay) == (SWA(), Multistep())
-    assert fashion.plan.average == LastWeights()
+    assert (svhn.plan.average, svhn.plan.descent.schedule) == (SWA(), Multistep())
+    assert fashion.plan.average == NoAverage()
 
 
 def test_own_data_and_own_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -292,9 +294,9 @@ def test_own_data_and_own_network(tmp_path: Path, capsys: pytest.CaptureFixture[
     Path("own.py").write_text(
         "from torch import nn\ndef net(): return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))\n"
     )
-    words = "--data own.csv --label kind --method pgd --eps .1 --alpha .05 --steps 3 --epochs 15 --rate .03"
+    words = "--data own.csv --label kind --method pgd --eps .1 --alpha .05 --steps 3 --epochs 15 --lr .03"
     widemargin(f"train {words} --out a")
-    widemargin(f"train {words} --out b --network own.py:net --cut 1 --decay cosine --mixed --average ema:.9")
+    widemargin(f"train {words} --out b --network own.py:net --cut 1 --schedule cosine --mixed --average ema:.9")
     for folder in (tmp_path / "a", tmp_path / "b"):
         figures = json.loads((folder / "figures.json").read_text())
         assert figures["clean"] > 0.8

@@ -2,14 +2,14 @@ import pytest
 import torch
 
 import widemargin as wm
-from widemargin import Even, Nearness, SelfScaledNearness
+from widemargin import BoundaryWeights, SelfScaledBoundaryWeights, UniformWeights
 from widemargin.method import Weight, climbing_entropy
 from widemargin.perturb.search import Moved
 
 WAYS = torch.tensor([[0.1, 0.2, 0.4, 0.9], [3.0, 1.0, 2.0, 1.0]], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("weight", [Even(), Nearness(0.3), SelfScaledNearness()], ids=repr)
+@pytest.mark.parametrize("weight", [UniformWeights(), BoundaryWeights(0.3), SelfScaledBoundaryWeights()], ids=repr)
 def test_each_network_weighs_its_own_samples(weight: Weight) -> None:
     shares = weight(WAYS)
     torch.testing.assert_close(shares.sum(1), torch.ones(2).double())
@@ -17,22 +17,22 @@ def test_each_network_weighs_its_own_samples(weight: Weight) -> None:
 
 
 def test_nearer_samples_count_more_by_the_exponential_of_their_way() -> None:
-    shares = Nearness(0.3)(WAYS)
+    shares = BoundaryWeights(0.3)(WAYS)
     torch.testing.assert_close(shares[0, 0] / shares[0, 2], torch.tensor(1.0).double().exp())
 
 
 def test_a_scale_of_its_own_does_not_care_about_units() -> None:
-    torch.testing.assert_close(SelfScaledNearness()(WAYS), SelfScaledNearness()(1000 * WAYS))
-    shares = SelfScaledNearness(times=2.0, nearest=0.0)(WAYS)
+    torch.testing.assert_close(SelfScaledBoundaryWeights()(WAYS), SelfScaledBoundaryWeights()(1000 * WAYS))
+    shares = SelfScaledBoundaryWeights(times=2.0, nearest=0.0)(WAYS)
     torch.testing.assert_close(shares[0, 0] / shares[0, 2], torch.tensor(1.5).double().exp())
 
 
 def test_samples_on_the_boundary_do_not_break_the_scale() -> None:
-    shares = SelfScaledNearness()(torch.tensor([[0.0, 0.0, 1.0]]))
+    shares = SelfScaledBoundaryWeights()(torch.tensor([[0.0, 0.0, 1.0]]))
     torch.testing.assert_close(shares, torch.tensor([[0.5, 0.5, 0.0]]))
 
 
-@pytest.mark.parametrize("weight", [Even(), Nearness(0.3), SelfScaledNearness()], ids=repr)
+@pytest.mark.parametrize("weight", [UniformWeights(), BoundaryWeights(0.3), SelfScaledBoundaryWeights()], ids=repr)
 def test_parts_of_a_batch_with_their_weights_in_it_make_up_its_loss(weight: Weight) -> None:
     network = wm.Single(wm.at_input(wm.MLP(2, 4, 2).double()))
     inputs, labels, moved = torch.randn(5, 2).double(), torch.tensor([0, 1, 1, 0, 1]), torch.randn(5, 2).double()
@@ -49,9 +49,15 @@ def test_parts_of_a_batch_with_their_weights_in_it_make_up_its_loss(weight: Weig
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Nearness(0.0), r"^Nearness.scale must be in \(0, inf\), got 0.0$"),
-        (lambda: SelfScaledNearness(times=-1.0), r"^SelfScaledNearness.times must be in \(0, inf\), got -1.0$"),
-        (lambda: SelfScaledNearness(nearest=1.5), r"^SelfScaledNearness.nearest must be in \[0, 1\], got 1.5$"),
+        (lambda: BoundaryWeights(0.0), r"^BoundaryWeights.scale must be in \(0, inf\), got 0.0$"),
+        (
+            lambda: SelfScaledBoundaryWeights(times=-1.0),
+            r"^SelfScaledBoundaryWeights.times must be in \(0, inf\), got -1.0$",
+        ),
+        (
+            lambda: SelfScaledBoundaryWeights(nearest=1.5),
+            r"^SelfScaledBoundaryWeights.nearest must be in \[0, 1\], got 1.5$",
+        ),
     ],
     ids=["scale", "times", "nearest"],
 )

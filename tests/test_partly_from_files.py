@@ -10,8 +10,8 @@ from PIL import Image
 
 import widemargin as wm
 from test_cli_train import refused, widemargin
-from widemargin import UNLABELLED, ImageFolder, Npz, OwnData, Table
-from widemargin.data.labelled import Labelled
+from widemargin import UNLABELLED, ImageFolder, LocalData, Npz, Table
+from widemargin.data.dataset import Dataset
 from widemargin.training.checkpoint import load_weights
 
 ROWS, KNOWN = 200, 60
@@ -35,14 +35,14 @@ def write_csv(points: np.ndarray = POINTS) -> None:
 
 
 def weights(folder: str) -> torch.Tensor:
-    network = wm.Single(wm.at_input(wm.Widths((2, 64, 64, 2)).build(torch.Generator())))
+    network = wm.Single(wm.at_input(wm.MLPSpec((2, 64, 64, 2)).build(torch.Generator())))
     load_weights(Path(folder) / "last.safetensors", network)
     return torch.cat([parameter.flatten() for parameter in network.parameters()])
 
 
 def test_parts_measure_on_labels_alone_and_train_on_all() -> None:
     write_csv()
-    parts = OwnData(Table("own.csv")).draw()
+    parts = LocalData(Table("own.csv")).draw()
     assert [len(parts.train), len(parts.validation), len(parts.test)] == [42 + ROWS - KNOWN, 6, 12]
     assert parts.train.partly
     assert int((parts.train.labels == UNLABELLED).sum()) == ROWS - KNOWN
@@ -52,7 +52,7 @@ def test_parts_measure_on_labels_alone_and_train_on_all() -> None:
     whole = parts.train.labelled()
     assert len(whole) == 42
     with pytest.raises(ValueError, match=r"^labels must be in 0..1 for 2 classes, got -1..1$"):
-        Labelled(parts.train.stored, parts.train.labels, ("a", "b"), parts.train.origin)
+        Dataset(parts.train.stored, parts.train.labels, ("a", "b"), parts.train.origin)
 
 
 @pytest.mark.parametrize("method", [VAT, UDP], ids=["vat", "udp"])
@@ -123,17 +123,17 @@ def test_fit_takes_them_warns_or_refuses() -> None:
     write_csv()
     plan = wm.Plan(wm.Updates(5), wm.Adam(0.01), batch=16)
     method = wm.udp_consistency(wm.L2(0.3, wm.OPEN), 0.1, 3, weight=1.0)
-    shape, labels = wm.Widths((2, 8, 2)), torch.tensor(np.where(np.arange(ROWS) < KNOWN, CLASSES, UNLABELLED))
-    hidden = wm.PartlyLabelled(torch.tensor(POINTS), labels)
+    shape, labels = wm.MLPSpec((2, 8, 2)), torch.tensor(np.where(np.arange(ROWS) < KNOWN, CLASSES, UNLABELLED))
+    hidden = wm.Dataset(torch.tensor(POINTS), labels)
     by_pair, by_set = (wm.fit(shape, data, method, plan).network for data in ((hidden.points, labels), hidden))
     assert torch.equal(by_pair(hidden.points), by_set(hidden.points))
-    assert wm.fit(shape, OwnData(Table("own.csv")), method, plan).figures["clean"] >= 0
+    assert wm.fit(shape, LocalData(Table("own.csv")), method, plan).figures["clean"] >= 0
     with pytest.raises(ValueError, match=r"^labels must be in 0..1 for 2 classes, got -1..1$"):
         wm.fit(shape, hidden, wm.standard(), plan)
     with pytest.warns(UserWarning, match="140 of 182 training rows have no label and are left out"):
-        wm.fit(shape, OwnData(Table("own.csv")), wm.standard(), plan)
+        wm.fit(shape, LocalData(Table("own.csv")), wm.standard(), plan)
     with pytest.warns(UserWarning, match="are left out"):
-        wm.fit(shape.build(torch.Generator()), OwnData(Table("own.csv")).draw(), wm.standard(), plan)
+        wm.fit(shape.build(torch.Generator()), LocalData(Table("own.csv")).draw(), wm.standard(), plan)
 
 
 def test_a_perturbation_of_ones_own_must_say_that_it_takes_them() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import rich.console
 
-from widemargin.conduct.stop import Stopped
+from widemargin.runs.stop import Stopped
 from widemargin.workers import Job, Tick, Workers
 
 

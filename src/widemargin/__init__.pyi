@@ -1,51 +1,48 @@
 """All public names and where they live: the one list from which `__init__.py` finds them."""
 
-from .conduct.carry_out import Outcome
-from .conduct.fit import fit
-from .conduct.model import load
 from .data.augment import CropFlip
 from .data.checks import UNLABELLED
+from .data.dataset import Dataset, Splits
 from .data.images import ImageSet
-from .data.labelled import Parts
-from .data.own import ImageFolder, Npz, OwnData, Table
-from .data.partly import PartlyLabelled
-from .data.toy import LMS5, Cloud, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
+from .data.local import ImageFolder, LocalData, Npz, Table
+from .data.toy import LMS5, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
+from .io.load import load
 from .measure.accuracy import accuracy
 from .measure.calibration import (
     UNCERTAINTIES,
     Bins,
     Calibration,
     Doubt,
-    Doubts,
     Separation,
+    UncertaintyReport,
     calibration,
-    doubts,
     outside_from_inside,
     reliability,
+    uncertainty_report,
     wrong_from_right,
 )
 from .measure.margin import Margins, margins
 from .measure.robustness import pgd_attack, robust_accuracy
-from .method import Even, Method, Nearness, SelfScaledNearness, as_published
+from .method import BoundaryWeights, Method, SelfScaledBoundaryWeights, UniformWeights, as_published
 from .networks.lenet import LeNet
-from .networks.mlp import MLP, Widths
-from .networks.named import DropoutResNetShape, LeNetShape, ResNetShape
+from .networks.mlp import MLP, MLPSpec
+from .networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec
 from .networks.resnet import DropoutResNet18, PreActResNet18
-from .networks.spectral import ResidualMLP, ResidualShape
+from .networks.spectral import ResidualMLP, ResidualMLPSpec
 from .perturb.ascent import (
     Ascent,
     AtCenter,
-    Fading,
     Fixed,
+    FullStep,
     Gaussian,
     InBall,
+    LinearDecay,
     Misclassified,
     Never,
-    Part,
+    ProjectToBoundary,
+    RandomFraction,
     Steepest,
-    ToZero,
     Uniform,
-    Whole,
 )
 from .perturb.balls import L1, L2, OPEN, UNIT, Box, Linf
 from .perturb.boundary_distance import WithBoundaryDistance
@@ -74,21 +71,6 @@ from .perturb.objectives import (
     soft_cross_entropy,
 )
 from .perturb.search import InTrainMode, Moved, Search, Unperturbed
-from .plan import (
-    EMA,
-    SGD,
-    SWA,
-    Adam,
-    AsTheyAre,
-    Constant,
-    Cosine,
-    Epochs,
-    LastWeights,
-    Multistep,
-    Plan,
-    Triangle,
-    Updates,
-)
 from .recipes import (
     fgsm,
     friendly,
@@ -110,20 +92,36 @@ from .recipes import (
     vat,
 )
 from .rng import Rng
-from .run import (
+from .runs.fit import fit
+from .runs.run import (
     AtInput,
     AtModule,
     BeforeHead,
-    DeepKernelGP,
-    DropoutDraws,
-    Members,
-    OneNetwork,
+    DeepKernelSpec,
+    EnsembleSpec,
+    MCDropoutSpec,
     Run,
+    SingleSpec,
     Trial,
     Validation,
 )
-from .training.loop import Diverged, Record, Training, carry_on, train
-from .uncertainty.abreast import Abreast
+from .runs.runner import Outcome
+from .training.loop import Diverged, Record, Training, continue_training, train
+from .training.plan import (
+    EMA,
+    SGD,
+    SWA,
+    Adam,
+    Constant,
+    Cosine,
+    Epochs,
+    Multistep,
+    NoAugment,
+    NoAverage,
+    Plan,
+    Triangle,
+    Updates,
+)
 from .uncertainty.cuts import Cut, after, at_input, at_module, before_head
 from .uncertainty.deep_kernel import DeepKernel
 from .uncertainty.drawn import PerSearch, PerStep
@@ -131,6 +129,7 @@ from .uncertainty.dropout import EveryDropout, LastDropout, MCDropout
 from .uncertainty.ensemble import Ensemble
 from .uncertainty.laplace import LastLayerLaplace, laplace
 from .uncertainty.network import Network
+from .uncertainty.replicas import Replicas
 from .uncertainty.single import Single
 
 __version__: str
@@ -148,37 +147,34 @@ __all__ = [
     "UNCERTAINTIES",
     "UNIT",
     "UNLABELLED",
-    "Abreast",
     "Adam",
-    "AsTheyAre",
     "Ascent",
     "AtCenter",
     "AtInput",
     "AtModule",
     "BeforeHead",
     "Bins",
+    "BoundaryWeights",
     "Box",
     "Calibration",
-    "Cloud",
     "Constant",
     "Cosine",
     "CropFlip",
     "Cut",
+    "Dataset",
     "DeepKernel",
-    "DeepKernelGP",
+    "DeepKernelSpec",
     "Diverged",
     "Doubt",
-    "Doubts",
-    "DropoutDraws",
     "DropoutResNet18",
-    "DropoutResNetShape",
+    "DropoutResNetSpec",
     "Ensemble",
+    "EnsembleSpec",
     "Epochs",
-    "Even",
     "EveryDropout",
-    "Fading",
     "Fixed",
     "FromSklearn",
+    "FullStep",
     "Gaussian",
     "ImageFolder",
     "ImageSet",
@@ -186,58 +182,60 @@ __all__ = [
     "InTrainMode",
     "LastDropout",
     "LastLayerLaplace",
-    "LastWeights",
     "LeNet",
-    "LeNetShape",
+    "LeNetSpec",
+    "LinearDecay",
     "Linf",
+    "LocalData",
     "MCDropout",
+    "MCDropoutSpec",
+    "MLPSpec",
     "Margins",
-    "Members",
     "Method",
     "Misclassified",
     "Moved",
     "Multistep",
     "NarrowCorridor",
-    "Nearness",
     "Network",
     "Never",
+    "NoAugment",
+    "NoAverage",
     "Npz",
     "Objective",
-    "OneNetwork",
     "Outcome",
-    "OwnData",
     "Pair",
-    "Part",
-    "PartlyLabelled",
-    "Parts",
     "PerSearch",
     "PerStep",
     "Plan",
     "PreActResNet18",
+    "ProjectToBoundary",
+    "RandomFraction",
     "Record",
-    "ResNetShape",
+    "Replicas",
+    "ResNetSpec",
     "ResidualMLP",
-    "ResidualShape",
+    "ResidualMLPSpec",
     "Rng",
     "Run",
     "Search",
-    "SelfScaledNearness",
+    "SelfScaledBoundaryWeights",
     "Separation",
     "Single",
+    "SingleSpec",
+    "Splits",
     "Steepest",
     "Table",
-    "ToZero",
     "Training",
     "Trial",
     "Triangle",
     "TwoDistances",
     "TwoGaussians",
+    "UncertaintyReport",
     "Uniform",
+    "UniformWeights",
     "Unperturbed",
     "Updates",
     "Validation",
-    "Whole",
-    "Widths",
     "WithBoundaryDistance",
     "accuracy",
     "after",
@@ -246,12 +244,11 @@ __all__ = [
     "at_module",
     "before_head",
     "calibration",
-    "carry_on",
     "clean_entropy",
     "clean_loss",
     "consistency",
+    "continue_training",
     "divergence",
-    "doubts",
     "entropy",
     "expected_entropy",
     "fgsm",
@@ -295,6 +292,7 @@ __all__ = [
     "udp_trades",
     "udp_trades_cross_entropy",
     "udpr",
+    "uncertainty_report",
     "variation_ratio",
     "vat",
     "wrong_from_right",

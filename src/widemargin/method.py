@@ -17,7 +17,7 @@ from widemargin.shapes import Labels, PerSample, Points
 from widemargin.uncertainty.network import Network
 
 Ways = Float[Tensor, "networks rows"]
-"""How far the search went for each sample; every network abreast weighs its own samples only."""
+"""How far the search went for each sample; every network replicas weighs its own samples only."""
 
 
 class Weight(Protocol):
@@ -27,7 +27,7 @@ class Weight(Protocol):
 
 
 @dataclass(frozen=True)
-class Even:
+class UniformWeights:
     """Every sample counts the same."""
 
     def __call__(self, ways: Ways) -> Ways:
@@ -35,7 +35,7 @@ class Even:
 
 
 @dataclass(frozen=True)
-class Nearness:
+class BoundaryWeights:
     """Samples with a short way count more: exp(-way / scale).
 
     All points that reach the boundary push it equally hard, so it settles where crowds balance; with this the points
@@ -47,15 +47,15 @@ class Nearness:
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < math.inf:
-            raise ValueError(f"Nearness.scale must be in (0, inf), got {self.scale}")
+            raise ValueError(f"BoundaryWeights.scale must be in (0, inf), got {self.scale}")
 
     def __call__(self, ways: Ways) -> Ways:
         return (-ways / self.scale).softmax(1)
 
 
 @dataclass(frozen=True)
-class SelfScaledNearness:
-    """Nearness whose scale is found in the batch: so many times the way of its nearest samples.
+class SelfScaledBoundaryWeights:
+    """BoundaryWeights whose scale is found in the batch: so many times the way of its nearest samples.
 
     The boundary moves away from the nearest points as training goes on, and the scale with it; points measured in other
     units get the same weights.
@@ -67,9 +67,9 @@ class SelfScaledNearness:
 
     def __post_init__(self) -> None:
         if not 0 < self.times < math.inf:
-            raise ValueError(f"SelfScaledNearness.times must be in (0, inf), got {self.times}")
+            raise ValueError(f"SelfScaledBoundaryWeights.times must be in (0, inf), got {self.times}")
         if not 0 <= self.nearest <= 1:
-            raise ValueError(f"SelfScaledNearness.nearest must be in [0, 1], got {self.nearest}")
+            raise ValueError(f"SelfScaledBoundaryWeights.nearest must be in [0, 1], got {self.nearest}")
 
     def __call__(self, ways: Ways) -> Ways:
         scale = self.times * ways.quantile(self.nearest, 1, keepdim=True)
@@ -80,21 +80,21 @@ class SelfScaledNearness:
 class Method:
     perturb: Perturbation
     criterion: Objective
-    weight: Weight = Even()
+    weight: Weight = UniformWeights()
 
     @property
     def takes_unlabelled(self) -> bool:
         """Are rows without a label of any use to it?  A perturbation of one's own must say so."""
         return self.criterion.takes_unlabelled and bool(getattr(self.perturb, "takes_unlabelled", False))
 
-    def weights(self, way: PerSample, abreast: int = 1) -> PerSample:
-        """How much each sample of a batch counts; for every network abreast they add up to 1."""
-        return self.weight(way.unflatten(0, (abreast, -1))).flatten()
+    def weights(self, way: PerSample, replicas: int = 1) -> PerSample:
+        """How much each sample of a batch counts; for every network replicas they add up to 1."""
+        return self.weight(way.unflatten(0, (replicas, -1))).flatten()
 
     def loss(
         self, network: Network, inputs: Points, labels: Labels, moved: Moved, weights: PerSample | None = None
     ) -> Tensor:
-        """The number to descend.  Networks abreast each have their own mean; the sum keeps their gradients apart.
+        """The number to descend.  Networks replicas each have their own mean; the sum keeps their gradients apart.
 
         The weights are those of this batch; if it is part of a larger one, give those that it has there.
         """
@@ -102,7 +102,7 @@ class Method:
         clean = cache(lambda: network.logits(encoded))
         perturbed = cache(lambda: network.logits(encoded + moved.delta))
         values = self.criterion(Pair(labels, clean, perturbed))
-        weights = self.weights(moved.way, network.abreast) if weights is None else weights
+        weights = self.weights(moved.way, network.replicas) if weights is None else weights
         return (weights * values).sum() + network.penalty()
 
 

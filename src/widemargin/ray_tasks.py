@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from widemargin.conduct.stop import Asking, Stopped
-from widemargin.data.extras import needed
+from widemargin.data.optional import import_optional
+from widemargin.runs.stop import Asking, Stopped
 from widemargin.workers import Bar, Board, Job, sendable
 
 _OBJECT_STORE = 80 * 2**20
@@ -29,7 +29,7 @@ _OBJECT_STORE = 80 * 2**20
 @contextmanager
 def ray_tasks(count: int | None = None, address: str | None = None) -> Iterator[RayTasks]:
     """Without an address and RAY_ADDRESS, a cluster of this computer alone, with `count` cores; it ends here."""
-    needed("ray", "'widemargin[sweeps]'", "--engine ray")
+    import_optional("ray", "'widemargin[sweeps]'", "--engine ray")
     found = address or os.environ.get("RAY_ADDRESS") or "local"
     with _local_cluster(count or os.cpu_count() or 1) if found == "local" else _cluster_at(found):
         yield RayTasks()

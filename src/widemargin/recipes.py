@@ -4,8 +4,18 @@ Those that climb the uncertainty take any `measure` of it, by the names of `CLIM
 climb is its log, which has the same maximisers and keeps its gradient where the network is sure.
 """
 
-from widemargin.method import Method, Nearness, SelfScaledNearness
-from widemargin.perturb.ascent import Ascent, Fixed, Gaussian, InBall, Misclassified, Part, Steepest, ToZero, Uniform
+from widemargin.method import BoundaryWeights, Method, SelfScaledBoundaryWeights
+from widemargin.perturb.ascent import (
+    Ascent,
+    Fixed,
+    Gaussian,
+    InBall,
+    Misclassified,
+    ProjectToBoundary,
+    RandomFraction,
+    Steepest,
+    Uniform,
+)
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.boundary_distance import WithBoundaryDistance, projection
 from widemargin.perturb.objectives import (
@@ -117,14 +127,14 @@ def udp_near(ball: Ball, alpha: float, steps: int, scale: float, measure: Object
     a way to let near points decide.
     """
     search = WithBoundaryDistance(_uncertain(ball, alpha, steps, measure), projection(ball, steps=3))
-    return Method(search, perturbed_loss, Nearness(scale))
+    return Method(search, perturbed_loss, BoundaryWeights(scale))
 
 
 def udp_projected(ball: Ball, steps: int = 4) -> Method:
     """Ours: the same with nothing to tune.  A few projection steps to the boundary, a random share of the way (the
     theorem's setting, UDP-x), and nearness in units of the nearest points' own distance."""
-    ascent = Ascent(Fixed(steps), ToZero(ball.radius), share=Part(0.0, 1.0))
-    return Method(Search(-perturbed_gap, ball, ascent), perturbed_loss, SelfScaledNearness())
+    ascent = Ascent(Fixed(steps), ProjectToBoundary(ball.radius), share=RandomFraction(0.0, 1.0))
+    return Method(Search(-perturbed_gap, ball, ascent), perturbed_loss, SelfScaledBoundaryWeights())
 
 
 def udp_consistency(

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 @dataclass(frozen=True)
 class Rng:
-    """One generator per network; with several networks abreast, each fills its own block of rows.
+    """One generator per network; with several replicas, each fills its own block of rows.
 
     A network's draws therefore do not depend on how many others are trained beside it.  A process that has a share of a
     batch draws for the whole batch and keeps its own rows: together they draw what one would.

@@ -30,7 +30,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from widemargin.conduct.stop import Asking, Nobody, Stopped
+from widemargin.runs.stop import Asking, Nobody, Stopped
 
 Tick = Callable[[int], None]
 """Called by a job with the number of its steps done so far; it raises Stopped when the job is to be left."""

@@ -13,7 +13,7 @@ from widemargin.report.figures import draw_regions, label_grid, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import all_of, in_most_seeds
-from widemargin.run import Run
+from widemargin.runs.run import Run
 from widemargin.workers import Workers
 from widemargin_studies import plane
 

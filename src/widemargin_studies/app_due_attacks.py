@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from widemargin.data.toy import Cloud
+from widemargin.data.dataset import Dataset
 from widemargin.measure.boundary import Array, Window, lead, log_probs
 from widemargin.measure.margin import margins
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
@@ -21,7 +21,7 @@ from widemargin.report.store import Arrays, Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import all_of, greater, in_most_seeds, mean_of
 from widemargin.rng import Rng
-from widemargin.run import key_of
+from widemargin.runs.run import key_of
 from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import due, plane
 from widemargin_studies.pictorial import entropy_of, loss_of
@@ -91,7 +91,7 @@ def attack(seed: int, store: Store, tick: Tick) -> None:
     }
     # Starts and ends in one cloud: the window of the measurement then holds them all.
     every = torch.cat([cloud.points, *ends.values()])
-    found = margins(network, Cloud(every, cloud.labels.repeat(len(ends) + 1)), resolution=201).margin
+    found = margins(network, Dataset(every, cloud.labels.repeat(len(ends) + 1)), resolution=201).margin
     start, *moved = found.reshape(-1, len(cloud))
     window = Window.around(cloud, pad=1.1 * due.BALL.radius)
     x, y = window.grid(plane.PICTURE_RESOLUTION)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from widemargin.data.labelled import Parts
+from widemargin.data.dataset import Splits
 from widemargin.measure.accuracy import right
 from widemargin.measure.robustness import pgd_attack
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
@@ -41,11 +41,11 @@ class LongWalk:
     def passes(self) -> float:
         return 2.0 * self.images * self.steps
 
-    def __call__(self, network: Network, parts: Parts) -> Numbers:
+    def __call__(self, network: Network, parts: Splits) -> Numbers:
         tests = parts.test
         some = tests.take(torch.arange(min(500, len(tests))))
         known = tests.take(right(network, some).nonzero()[: self.images, 0])
-        inputs, labels = known.batch(torch.arange(len(known)))
+        inputs, labels = known[torch.arange(len(known))]
         everywhere = Linf(1.0)
         climbs = {
             "UDP": Search(perturbed_log_entropy, everywhere, Ascent(Fixed(self.steps), Steepest(self.alpha))),

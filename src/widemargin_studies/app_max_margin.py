@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from widemargin.data.toy import LMS5, Cloud
+from widemargin.data.dataset import Dataset
+from widemargin.data.toy import LMS5
 from widemargin.measure.margin import Margins, margins
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import BOUNDARY, Array, draw_regions, panels
@@ -16,7 +17,7 @@ from widemargin.report.figures import Picture as Panel
 from widemargin.report.store import Store, Stored
 from widemargin.report.tables import Table
 from widemargin.report.verdicts import exactly, in_most_seeds
-from widemargin.run import key_of
+from widemargin.runs.run import key_of
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, Tick, Workers
@@ -33,7 +34,7 @@ ERROR = 1e-4
 class NearestNeighbour(nn.Module):
     """The class of the nearest point; logits are minus the distance to the nearest point of each class."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: Dataset) -> None:
         super().__init__()
         # Parameters, though nothing trains them: they are what says which type and device the rule works in.
         self.classes = nn.ParameterList(
@@ -55,7 +56,7 @@ class OneFeature:
     margin: float
 
 
-def one_feature(cloud: Cloud) -> OneFeature:
+def one_feature(cloud: Dataset) -> OneFeature:
     x = cloud.points[:, 0].double()
     left, right = float(x[cloud.labels == 0].max()), float(x[cloud.labels == 1].min())
     return OneFeature((left + right) / 2, (right - left) / 2)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from widemargin.data.labelled import Parts
+from widemargin.data.dataset import Splits
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import robust_accuracy
-from widemargin.networks.named import DropoutResNetShape
+from widemargin.networks.named import DropoutResNetSpec
 from widemargin.perturb.ascent import Ascent, Fixed, InBall, Steepest
 from widemargin.perturb.balls import Linf
 from widemargin.perturb.objectives import perturbed_loss
@@ -20,7 +20,7 @@ from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
 from widemargin.report.verdicts import greater
-from widemargin.run import DropoutDraws
+from widemargin.runs.run import MCDropoutSpec
 from widemargin.uncertainty.network import Network
 from widemargin_studies.beside import told
 from widemargin_studies.pixels import CIFAR, Cell, ImageStudy, Numbers
@@ -31,8 +31,8 @@ EPS = 0.03
 """Of training; the paper does not name it."""
 RADII = (0.005, 0.01, 0.02, 0.03, 0.04)
 MEMBERS = 5
-SINGLE = replace(CIFAR, network=DropoutResNetShape(), balls=())
-SEVERAL = replace(SINGLE, members=DropoutDraws(MEMBERS))
+SINGLE = replace(CIFAR, network=DropoutResNetSpec(), balls=())
+SEVERAL = replace(SINGLE, members=MCDropoutSpec(MEMBERS))
 CELLS = (
     Cell(SINGLE, "FGSM", EPS, EPS, 1),
     Cell(SINGLE, "R-FGSM", EPS, 1.25 * EPS, 1),
@@ -56,7 +56,7 @@ class Restarted:
         # About half of the points fall soon.
         return self.tests * len(RADII) * self.steps * self.restarts / 2
 
-    def __call__(self, network: Network, parts: Parts) -> Numbers:
+    def __call__(self, network: Network, parts: Splits) -> Numbers:
         some = parts.test.take(torch.arange(min(self.tests, len(parts.test))))
         found = {"n": len(some), "clean": accuracy(network, some)}
         for radius in RADII:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from widemargin.data.labelled import Parts
+from widemargin.data.dataset import Splits
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.perturb.balls import Linf
@@ -15,7 +15,7 @@ from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
 from widemargin.report.verdicts import Estimate, accuracy_of, greater, scaled, smaller
-from widemargin.run import Validation
+from widemargin.runs.run import Validation
 from widemargin.uncertainty.network import Network
 from widemargin_studies.beside import told
 from widemargin_studies.pixels import FASHION, Cell, ImageStudy, Numbers, Scale
@@ -42,7 +42,7 @@ class OneStepAndMany:
     def passes(self) -> float:
         return 22.0 * self.tests
 
-    def __call__(self, network: Network, parts: Parts) -> Numbers:
+    def __call__(self, network: Network, parts: Splits) -> Numbers:
         tests = parts.test
         found = {
             "n": len(tests),

@@ -15,7 +15,6 @@ from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import OPEN, Linf
 from widemargin.perturb.objectives import Objective, perturbed_log_entropy, perturbed_loss
 from widemargin.perturb.search import Search
-from widemargin.plan import Adam, Plan, Updates
 from widemargin.recipes import pgd, standard, trades, trades_cross_entropy, udp, udpr
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import PROBABILITY, bare, draw_landscape, draw_points, draw_regions, panels
@@ -23,13 +22,14 @@ from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import Outcome, greater, in_most_seeds, mean_of
 from widemargin.rng import Rng
-from widemargin.run import Run, key_of
+from widemargin.runs.run import Run, key_of
 from widemargin.training.loop import train
+from widemargin.training.plan import Adam, Plan, Updates
 from widemargin.uncertainty import predictive
-from widemargin.uncertainty.abreast import Abreast
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.ensemble import Ensemble
 from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.replicas import Replicas
 from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import plane
@@ -141,8 +141,8 @@ def _count_flips(name: str, store: Store, tick: Tick) -> None:
     cloud = DATA.draw()
     window = Window.around(cloud, pad=0.5)
     grid = torch.as_tensor(window.points(GRID), dtype=torch.float32)
-    network = Abreast([run.build() for run in runs])
-    everything = cloud.repeated(len(runs))
+    network = Replicas([run.build() for run in runs])
+    everything = cloud.repeat(len(runs))
     flips = late = torch.zeros(len(runs) * len(grid))
     before: torch.Tensor | None = None
     for record in train(network, everything, METHODS[name], OSCILLATING, tuple(SEEDS)):

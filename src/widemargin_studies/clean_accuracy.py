@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from widemargin.data.labelled import Parts
+from widemargin.data.dataset import Splits
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.perturb.balls import Ball, Linf
 from widemargin.report.document import Picture, Report, Verdict
@@ -56,7 +56,7 @@ class WithValidation:
     def __str__(self) -> str:
         return f"{self.test} On all validation images PGD with 20 steps."
 
-    def __call__(self, network: Network, parts: Parts) -> Numbers:
+    def __call__(self, network: Network, parts: Splits) -> Numbers:
         numbers, arrays = self.test(network, parts)
         found: dict[str, Any] = {"validated": len(parts.validation)}
         for ball in self.chosen_by:

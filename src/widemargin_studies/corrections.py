@@ -9,23 +9,23 @@ from itertools import chain
 import torch
 from torch import Generator, nn
 
+from widemargin.data.dataset import Dataset
 from widemargin.data.images import ImageSet
-from widemargin.data.labelled import Labelled
 from widemargin.data.toy import LMS5, NarrowCorridor, PointSet
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.method import Method, as_published, climbing_entropy, in_train_mode
-from widemargin.networks.named import LeNetShape, drawn
+from widemargin.networks.named import LeNetSpec, drawn
 from widemargin.perturb.balls import OPEN, Linf
-from widemargin.plan import Adam, Cosine, Epochs, Plan, Updates
 from widemargin.recipes import pgd, standard, trades, trades_cross_entropy, trades_random_start, udp
 from widemargin.report.document import Report, Verdict
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import Estimate, Outcome, greater, mean_of
 from widemargin.rng import Rng
-from widemargin.run import Run, key_of
+from widemargin.runs.run import Run, key_of
 from widemargin.training.loop import train
+from widemargin.training.plan import Adam, Cosine, Epochs, Plan, Updates
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, Tick, Workers
@@ -37,7 +37,7 @@ SEEDS = range(700, 705)
 
 
 @dataclass(frozen=True)
-class NormedShape:
+class NormedSpec:
     """Two convolutions with batch-norm, for 8 x 8 images."""
 
     filters: int = 16
@@ -64,7 +64,7 @@ class Comparison:
 
 
 DATA = ImageSet("digits")
-LENET, NORMED = LeNetShape(side=8), NormedShape()
+LENET, NORMED = LeNetSpec(side=8), NormedSpec()
 PLAN = Plan(Epochs(15), Adam(5e-3, Cosine()), batch=100)
 BALL, ALPHA, STEPS = Linf(0.2), 0.04, 5
 ATTACK = pgd_attack(Linf(0.1), alpha=0.01, steps=20)
@@ -77,7 +77,7 @@ ENTROPY, MODE, START, FORM, ALL = (
     "TRADES of ours, not the paper's",
     "all of them",
 )
-IMAGES: Mapping[LeNetShape | NormedShape, Sequence[Comparison]] = {
+IMAGES: Mapping[LeNetSpec | NormedSpec, Sequence[Comparison]] = {
     LENET: (
         Comparison(f"UDP: {ENTROPY}", _UDP, climbing_entropy(_UDP)),
         Comparison(START, _TRADES, _RANDOM),
@@ -113,7 +113,7 @@ PLANS: Mapping[type[PointSet], Plan] = {
 TITLES = {LENET: "LeNet, digits", NORMED: "batch-norm, digits", NarrowCorridor(): "corridor", LMS5(seed=1): "LMS-5"}
 
 
-def key(network: LeNetShape | NormedShape, method: Method, seed: int) -> str:
+def key(network: LeNetSpec | NormedSpec, method: Method, seed: int) -> str:
     return key_of("corrections", DATA, network, method, PLAN, ATTACK, seed)
 
 
@@ -121,7 +121,7 @@ def fooled_key(seed: int) -> str:
     return key_of("corrections, misclassified", DATA, LENET, PLAN, SEARCHES, seed)
 
 
-def image_cells() -> dict[str, tuple[LeNetShape | NormedShape, Method, int]]:
+def image_cells() -> dict[str, tuple[LeNetSpec | NormedSpec, Method, int]]:
     """By key: a method that is compared twice is trained once."""
     return {
         key(network, method, seed): (network, method, seed)
@@ -166,7 +166,7 @@ def missing(store: Store) -> int:
     return sum(key not in store for key in keys) + plane.missing(all_plane_runs(), store)
 
 
-def _trained(network: LeNetShape | NormedShape, method: Method, seed: int, train_on: Labelled, tick: Tick) -> Single:
+def _trained(network: LeNetSpec | NormedSpec, method: Method, seed: int, train_on: Dataset, tick: Tick) -> Single:
     model = Single(at_input(network.build(Rng.seeded(seed, purpose="weights").generators[0])))
     for record in train(model, train_on, method, PLAN, (seed,)):
         tick(record.update)
@@ -176,7 +176,7 @@ def _trained(network: LeNetShape | NormedShape, method: Method, seed: int, train
 def _fool(seed: int, store: Store, tick: Tick) -> None:
     parts = DATA.draw()
     model = _trained(LENET, standard(), seed, parts.train, tick)
-    images, labels = parts.test.batch(torch.arange(len(parts.test)))
+    images, labels = parts.test[torch.arange(len(parts.test))]
     numbers: dict[str, int] = {"n": len(labels)}
     for name, method in SEARCHES.items():
         delta = method.perturb(model, images, labels, Rng.seeded(seed)).delta
@@ -185,7 +185,7 @@ def _fool(seed: int, store: Store, tick: Tick) -> None:
     store.save(fooled_key(seed), {"seed": seed}, numbers, {}, {})
 
 
-def _fit(network: LeNetShape | NormedShape, method: Method, seed: int, store: Store, tick: Tick) -> None:
+def _fit(network: LeNetSpec | NormedSpec, method: Method, seed: int, store: Store, tick: Tick) -> None:
     parts = DATA.draw()
     model = _trained(network, method, seed, parts.train, tick)
     numbers = {

@@ -7,14 +7,14 @@ from functools import cache
 
 import torch
 
-from widemargin.conduct.task import laid_out
 from widemargin.data.batches import updates_per_epoch
 from widemargin.data.images import ImageSet
 from widemargin.method import Method
-from widemargin.networks.named import ImageShape, LeNetShape
+from widemargin.networks.named import ImageShape, LeNetSpec
 from widemargin.perturb.ascent import Uniform
 from widemargin.perturb.search import Search
-from widemargin.run import BeforeHead, DropoutDraws, Trial
+from widemargin.runs.prepare import channels_last
+from widemargin.runs.run import BeforeHead, MCDropoutSpec, Trial
 
 _JUDGED_AT_ONCE = 256
 
@@ -30,7 +30,7 @@ def training(trial: Trial, epochs: float) -> float:
     assert isinstance(trial.network, ImageShape)
     # In latent space a search passes only through the head.
     each = 2.0 if isinstance(trial.place, BeforeHead) else passes(trial.method)
-    each *= trial.members.draws if isinstance(trial.members, DropoutDraws) else 1
+    each *= trial.members.draws if isinstance(trial.members, MCDropoutSpec) else 1
     rows = trial.data.published_rows
     return epochs * rows * each * _seconds_per_pass(trial.network, trial.plan.batch or rows) if epochs else 0.0
 
@@ -53,10 +53,10 @@ def passes(method: Method) -> float:
 @cache
 def _seconds_per_pass(shape: ImageShape, batch: int) -> float:
     """Of one image in such a batch."""
-    network = laid_out(shape.build(torch.Generator().manual_seed(0))).eval().requires_grad_(False)
-    side = shape.side if isinstance(shape, LeNetShape) else 32
+    network = channels_last(shape.build(torch.Generator().manual_seed(0))).eval().requires_grad_(False)
+    side = shape.side if isinstance(shape, LeNetSpec) else 32
     # A ResNet's time no longer falls with larger batches, and its batches take seconds.
-    images = torch.rand(batch if isinstance(shape, LeNetShape) else min(batch, 16), shape.channels, side, side)
+    images = torch.rand(batch if isinstance(shape, LeNetSpec) else min(batch, 16), shape.channels, side, side)
     images.requires_grad_()
 
     def once() -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from widemargin.perturb.balls import L2, OPEN, Linf
-from widemargin.plan import Updates
 from widemargin.recipes import udp_near, udpr
 from widemargin.report.document import Report
 from widemargin.report.store import Store
+from widemargin.training.plan import Updates
 from widemargin.workers import Workers
 from widemargin_studies import digits_audit, fig3, plane
 

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from widemargin.conduct.audit import Subject, audit
-from widemargin.conduct.audited import Question
-from widemargin.conduct.carry_out import carry_out
-from widemargin.conduct.task import digest, task_of
+from widemargin.auditing.result import AuditConfig
+from widemargin.auditing.runner import AuditTarget, audit
+from widemargin.data.dataset import Dataset, digest
 from widemargin.data.images import ImageSet
-from widemargin.data.labelled import Labelled
 from widemargin.method import Method
-from widemargin.networks.named import LeNetShape
+from widemargin.networks.named import LeNetSpec
 from widemargin.perturb.balls import Linf
-from widemargin.plan import Adam, Cosine, Epochs, Plan
 from widemargin.recipes import standard, udp
 from widemargin.report.document import Picture
 from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
-from widemargin.run import Trial, key_of
+from widemargin.runs.prepare import prepare
+from widemargin.runs.run import Trial, key_of
+from widemargin.runs.runner import run_training
+from widemargin.training.plan import Adam, Cosine, Epochs, Plan
 from widemargin.workers import Job, Tick
 
 DATA = ImageSet("digits")
 PLAN = Plan(Epochs(20), Adam(2e-3, Cosine()), batch=32)
 METHODS: dict[str, Method] = {"standard": standard(), "UDP-PGD": udp(Linf(0.3), alpha=0.06, steps=5)}
-QUESTION = Question((Linf(0.1), Linf(0.2)), points=30, chunk=30)
+QUESTION = AuditConfig((Linf(0.1), Linf(0.2)), points=30, chunk=30)
 
 
 def trial(name: str) -> Trial:
-    return Trial(DATA, LeNetShape(side=8), METHODS[name], PLAN, seed=0)
+    return Trial(DATA, LeNetSpec(side=8), METHODS[name], PLAN, seed=0)
 
 
 def key(name: str) -> str:
@@ -50,12 +50,12 @@ def missing(store: Store) -> int:
 
 
 def _train_and_audit(name: str, store: Store, tick: Tick) -> None:
-    task = task_of(trial(name))
+    task = prepare(trial(name))
     updates = PLAN.updates(len(task.train))
-    network = carry_out(task).network
+    network = run_training(task).network
     tick(updates)
-    assert isinstance(task.test, Labelled)
-    subject = Subject(network, name, digest(*network.state_dict().values()), task.test, DATA.name)
+    assert isinstance(task.test, Dataset)
+    subject = AuditTarget(network, name, digest(*network.state_dict().values()), task.test, DATA.name)
     found = audit(subject, QUESTION, store.root / "audits", tick=lambda done, of: tick(updates + done))
     assert found is not None
     arrays = {part: found.points[part] for part in ("margin", "certified", "breaks")}

@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from widemargin.data.dataset import Dataset
 from widemargin.data.images import ImageSet
-from widemargin.data.labelled import Labelled
 from widemargin.measure.neighbors import nearest_of_another_class, nearest_of_another_class_linf
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
 from widemargin.report.verdicts import exactly
-from widemargin.run import key_of
+from widemargin.runs.run import key_of
 from widemargin.workers import Job, Tick, Workers
 
 TITLE = "Fig. 2: distances to the nearest image of another class"
@@ -42,7 +42,7 @@ def missing(store: Store) -> int:
     return sum(key not in store for key in KEYS.values())
 
 
-def _whole(data: ImageSet) -> Labelled:
+def _whole(data: ImageSet) -> Dataset:
     """The training file undivided: those to train on and those to validate."""
     parts = data.draw()
     stored = torch.cat([parts.train.stored, parts.validation.stored])
@@ -52,7 +52,7 @@ def _whole(data: ImageSet) -> Labelled:
 def _measure(norm: str, store: Store, tick: Tick) -> None:
     images = _whole(DATA)
     found = NORMS[norm](images, tick=tick)
-    description = {"data": repr(DATA), "norm": norm, "place": images.origin.place, "digest": images.origin.digest}
+    description = {"data": repr(DATA), "norm": norm, "place": images.origin.place, "digest": images.digest}
     arrays = {"distance": found.distance.numpy(), "row": found.row.numpy(), "label": images.labels.numpy()}
     store.save(KEYS[norm], description, {"images": len(images), "official": images.origin.official}, arrays, {})
 

@@ -10,14 +10,14 @@ from widemargin.data.toy import LMS5, NarrowCorridor, PointSet
 from widemargin.measure.margin import Margins
 from widemargin.method import Method
 from widemargin.perturb.balls import L2, OPEN, Ball, Linf
-from widemargin.plan import Adam, Plan, Updates
 from widemargin.recipes import pgd, standard, trades, trades_cross_entropy, udp, udpr
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import draw_regions, label_grid, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import Estimate, Outcome, all_of, greater, in_most_seeds, mean_of
-from widemargin.run import Run
+from widemargin.runs.run import Run
+from widemargin.training.plan import Adam, Plan, Updates
 from widemargin.workers import Job, Workers
 from widemargin_studies import plane
 

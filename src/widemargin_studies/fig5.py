@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from widemargin.networks.named import LeNetShape
+from widemargin.networks.named import LeNetSpec
 from widemargin.perturb.balls import Linf
-from widemargin.plan import SGD, Epochs, Plan, Triangle
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
 from widemargin.report.verdicts import greater
+from widemargin.training.plan import SGD, Epochs, Plan, Triangle
 from widemargin_studies.beside import short, told
 from widemargin_studies.pixels import FASHION, Cell, ImageStudy, Scale
 from widemargin_studies.scales import FASHION_SMALL, PAPER
@@ -27,7 +27,7 @@ BALL = Linf(EPS)
 
 
 def _cell(name: str, capacity: int) -> Cell:
-    bench = replace(FASHION, network=LeNetShape(capacity=capacity), plan=PLAN)
+    bench = replace(FASHION, network=LeNetSpec(capacity=capacity), plan=PLAN)
     return Cell(bench, name) if name == "standard" else Cell(bench, name, EPS, ALPHA, STEPS)
 
 
@@ -36,7 +36,7 @@ def _cells(capacities: tuple[int, ...]) -> tuple[Cell, ...]:
 
 
 def _capacity(cell: Cell) -> int:
-    assert isinstance(cell.bench.network, LeNetShape)
+    assert isinstance(cell.bench.network, LeNetSpec)
     return cell.bench.network.capacity
 
 

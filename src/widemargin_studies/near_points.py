@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widemargin.data.toy import LMS5, Cloud, FromSklearn, NarrowCorridor, PointSet, TwoDistances
-from widemargin.method import Method, Nearness
+from widemargin.data.dataset import Dataset
+from widemargin.data.toy import LMS5, FromSklearn, NarrowCorridor, PointSet, TwoDistances
+from widemargin.method import BoundaryWeights, Method
 from widemargin.perturb.ascent import Steepest
 from widemargin.perturb.balls import L2, OPEN, Linf
 from widemargin.perturb.search import Moved, Search
-from widemargin.plan import Plan
 from widemargin.recipes import pgd, standard, udp, udp_near, udp_projected
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import draw_regions, label_grid, panels
@@ -23,7 +23,8 @@ from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import Estimate, Outcome, all_of, greater, mean_of
 from widemargin.rng import Rng
-from widemargin.run import Run
+from widemargin.runs.run import Run
+from widemargin.training.plan import Plan
 from widemargin.uncertainty.network import Network
 from widemargin.workers import Workers
 from widemargin_studies import plane
@@ -40,9 +41,9 @@ class Rescaled:
     data: NarrowCorridor
     times: float
 
-    def draw(self) -> Cloud:
+    def draw(self) -> Dataset:
         cloud = self.data.draw()
-        return Cloud(self.times * cloud.points, cloud.labels)
+        return Dataset(self.times * cloud.points, cloud.labels)
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,10 @@ def methods(data: PointSet) -> dict[str, Method]:
         "standard": standard(),
         PAPER: udp(Linf(0.5, OPEN), alpha=0.05, steps=10),
         EVEN: even,
-        DRAWN_STEPS: Method(DrawnSteps(even.perturb), even.criterion, Nearness(0.05)),
+        DRAWN_STEPS: Method(DrawnSteps(even.perturb), even.criterion, BoundaryWeights(0.05)),
         WEIGHTED: udp_near(L2(0.2, OPEN), alpha=0.02, steps=10, scale=0.05),
         EVEN_PROJECTED: Method(projected.perturb, projected.criterion),
-        PROJECTED: Method(projected.perturb, projected.criterion, Nearness(0.05)),
+        PROJECTED: Method(projected.perturb, projected.criterion, BoundaryWeights(0.05)),
         FREE: udp_projected(WIDE),
         TOLD: pgd(L2(best, OPEN), alpha=best / 5, steps=10),
     }

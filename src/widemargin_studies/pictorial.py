@@ -11,23 +11,23 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle
 
-from widemargin.data.toy import Cloud
+from widemargin.data.dataset import Dataset
 from widemargin.measure.boundary import Window, lead, log_probs
 from widemargin.measure.margin import margins
-from widemargin.networks.mlp import Widths
+from widemargin.networks.mlp import MLPSpec
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import L2, OPEN, Ball, Linf
 from widemargin.perturb.objectives import perturbed_log_entropy, perturbed_loss
 from widemargin.perturb.search import Search
-from widemargin.plan import Adam, Plan, Updates
 from widemargin.recipes import standard
 from widemargin.report.figures import BEST, BOUNDARY, COLOURS, Array, bare, draw_points
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
 from widemargin.report.verdicts import Outcome, in_most_seeds
 from widemargin.rng import Rng
-from widemargin.run import Run, key_of
-from widemargin.uncertainty.abreast import Abreast
+from widemargin.runs.run import Run, key_of
+from widemargin.training.plan import Adam, Plan, Updates
+from widemargin.uncertainty.replicas import Replicas
 from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import plane
 
@@ -43,16 +43,16 @@ class TwoPairs:
     far: float = 0.9
     height: float = 0.7
 
-    def draw(self) -> Cloud:
+    def draw(self) -> Dataset:
         right = torch.tensor([[self.near, -self.height], [self.far, self.height]])
-        return Cloud(torch.cat([right * torch.tensor([-1.0, 1.0]), right]), torch.tensor([0, 0, 1, 1]))
+        return Dataset(torch.cat([right * torch.tensor([-1.0, 1.0]), right]), torch.tensor([0, 0, 1, 1]))
 
 
 PAIRS = TwoPairs()
 NEAR, FAR = [0, 2], [1, 3]
 """Which of its points are which."""
 SEEDS = range(600, 610)
-NETWORK = Widths((2, 64, 64, 2))
+NETWORK = MLPSpec((2, 64, 64, 2))
 # Stopped early: the points are classified, but the answers are not yet so sure that the landscapes are cliffs.
 PLAN = Plan(Updates(150), Adam(1e-3))
 STEP, STEPS = 0.02, 75
@@ -120,12 +120,12 @@ def missing(store: Store) -> int:
 def _move(todo: Sequence[Run], store: Store, tick: Tick) -> None:
     cloud = PAIRS.draw()
     x, y = WINDOW.grid(plane.PICTURE_RESOLUTION)
-    abreast, _ = plane.trained(todo, tick)
-    by_search = torch.stack([moved(abreast, search, cloud) for search in SEARCHES.values()], 1)
-    for i, (run, network, ends) in enumerate(zip(todo, abreast.split(), by_search, strict=True)):
+    replicas, _ = plane.trained(todo, tick)
+    by_search = torch.stack([moved(replicas, search, cloud) for search in SEARCHES.values()], 1)
+    for i, (run, network, ends) in enumerate(zip(todo, replicas.split(), by_search, strict=True)):
         # Start and ends in one cloud: the window of the measurement then holds them all.
         every = torch.cat([cloud.points, ends.flatten(0, 1)])
-        found = margins(network, Cloud(every, cloud.labels.repeat(len(ends) + 1)), resolution=101).margin
+        found = margins(network, Dataset(every, cloud.labels.repeat(len(ends) + 1)), resolution=101).margin
         answers = log_probs(network, WINDOW.points(len(x))).reshape(len(x), len(x), -1)
         arrays = {
             "end": ends.numpy(),
@@ -138,12 +138,12 @@ def _move(todo: Sequence[Run], store: Store, tick: Tick) -> None:
         tick(plane.updates(run) + i + 1)
 
 
-def moved(abreast: Abreast, search: Search, cloud: Cloud) -> torch.Tensor:
+def moved(replicas: Replicas, search: Search, cloud: Dataset) -> torch.Tensor:
     """[network, point, 2]: where each network's search takes the points."""
-    points, labels = cloud.points.repeat(abreast.abreast, 1), cloud.labels.repeat(abreast.abreast)
+    points, labels = cloud.points.repeat(replicas.replicas, 1), cloud.labels.repeat(replicas.replicas)
     # No search here draws anything: the seeds do not matter, only their number.
-    rng = Rng.seeded(*range(abreast.abreast))
-    return torch.unflatten(points + search(abreast, points, labels, rng).delta, 0, (abreast.abreast, -1))
+    rng = Rng.seeded(*range(replicas.replicas))
+    return torch.unflatten(points + search(replicas, points, labels, rng).delta, 0, (replicas.replicas, -1))
 
 
 def errors(store: Store) -> list[int]:

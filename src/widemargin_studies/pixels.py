@@ -7,36 +7,36 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from widemargin.conduct.carry_out import carry_out
-from widemargin.conduct.description import read_description
-from widemargin.conduct.folder import Line, RunFolder
-from widemargin.conduct.stop import AtEpoch
-from widemargin.conduct.task import Task, task_of
 from widemargin.data.augment import CropFlip
+from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet
-from widemargin.data.labelled import Labelled, Parts
 from widemargin.data.splits import at_most
 from widemargin.measure.accuracy import Right, accuracy, share
 from widemargin.measure.autoattack import autoattack
 from widemargin.measure.robustness import pgd_attack, robust
 from widemargin.method import Method
-from widemargin.networks.named import ImageShape, LeNetShape, ResNetShape
+from widemargin.networks.named import ImageShape, LeNetSpec, ResNetSpec
 from widemargin.perturb.balls import L2, OPEN, Ball, Linf
-from widemargin.plan import SGD, Adam, AsTheyAre, Epochs, Plan, Triangle
 from widemargin.recipes import fgsm, pgd, r_fgsm, standard, trades_cross_entropy, udp, udp_single_step, udpr
 from widemargin.report.document import Report
 from widemargin.report.results import hardware
 from widemargin.report.store import Arrays, Store, Stored
 from widemargin.report.study import Left
 from widemargin.report.verdicts import Estimate, accuracy_of
-from widemargin.run import AtInput, BeforeHead, Estimator, OneNetwork, Place, Trial, Validation, key_of
+from widemargin.runs.folder import Line, RunFolder
+from widemargin.runs.prepare import PreparedRun, prepare
+from widemargin.runs.run import AtInput, BeforeHead, Estimator, Place, SingleSpec, Trial, Validation, key_of
+from widemargin.runs.runner import run_training
+from widemargin.runs.serialize import read_description
+from widemargin.runs.stop import AtEpoch
 from widemargin.training.checkpoint import load_weights, save_weights
 from widemargin.training.loop import Record
+from widemargin.training.plan import SGD, Adam, Epochs, NoAugment, Plan, Triangle
 from widemargin.uncertainty.network import Network
 from widemargin.workers import Job, Tick, Workers
 from widemargin_studies.costs import judging, training, updates
 
-_AT_INPUT, _AT_THE_END, _ONE = AtInput(), Validation(every=1_000), OneNetwork()
+_AT_INPUT, _AT_THE_END, _ONE = AtInput(), Validation(every=1_000), SingleSpec()
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,15 @@ class Bench:
 
 FASHION = Bench(
     ImageSet("fashion-mnist"),
-    LeNetShape(),
+    LeNetSpec(),
     Plan(Epochs(100), Adam(1e-3), batch=256),
     (Linf(0.05), Linf(0.1), Linf(0.2), L2(1.5)),
 )
 _SMALL_STEPS = (Linf(0.01), Linf(0.03), L2(0.5), L2(1.0))
-CIFAR = Bench(ImageSet("cifar-10"), ResNetShape(), Plan(Epochs(60), SGD(0.15, Triangle()), batch=256), _SMALL_STEPS)
-AUGMENTED = replace(CIFAR, network=ResNetShape(he_normal=True), plan=replace(CIFAR.plan, augment=CropFlip(4)))
+CIFAR = Bench(ImageSet("cifar-10"), ResNetSpec(), Plan(Epochs(60), SGD(0.15, Triangle()), batch=256), _SMALL_STEPS)
+AUGMENTED = replace(CIFAR, network=ResNetSpec(he_normal=True), plan=replace(CIFAR.plan, augment=CropFlip(4)))
 _ALL_OF_SVHN = 26_032
-SVHN = replace(CIFAR, data=ImageSet("svhn", most_tests=_ALL_OF_SVHN), network=ResNetShape(he_normal=True))
+SVHN = replace(CIFAR, data=ImageSet("svhn", most_tests=_ALL_OF_SVHN), network=ResNetSpec(he_normal=True))
 LATENT = replace(CIFAR, data=ImageSet("cifar-10", fraction=0.05), place=BeforeHead(), balls=(), split=42)
 
 
@@ -131,7 +131,7 @@ class Scale:
         if self.tests is not None:
             data = replace(data, most_tests=self.tests)
         network = bench.network
-        if not isinstance(network, LeNetShape):
+        if not isinstance(network, LeNetSpec):
             network = replace(network, width=max(8, round(network.width * self.width)))
         assert isinstance(bench.plan.length, Epochs)
         length = Epochs(max(1, round(bench.plan.length.count * self.epochs)))
@@ -178,7 +178,7 @@ class Judge(Protocol):
         """Forward and backward passes it takes, for an estimate of the cost."""
         ...
 
-    def __call__(self, network: Network, parts: Parts) -> Numbers: ...
+    def __call__(self, network: Network, parts: Splits) -> Numbers: ...
 
 
 _ATTACKED_SEED = 42
@@ -203,14 +203,14 @@ class Robustness:
         attack = "AutoAttack's standard ensemble" if self.standard_attack else "PGD with 20 steps, which flatters"
         return f"Robustness by {attack}, on {self.attacked:,} test images at most."
 
-    def __call__(self, network: Network, parts: Parts) -> Numbers:
+    def __call__(self, network: Network, parts: Splits) -> Numbers:
         some = at_most(parts.test, self.attacked, _ATTACKED_SEED)
         found: dict[str, Any] = {"n": len(parts.test), "attacked": len(some), "clean": accuracy(network, parts.test)}
         standing = {repr(ball): self._standing(network, some, ball) for ball in self.balls}
         found |= {ball: share(flags) for ball, flags in standing.items()}
         return Numbers(found, {ball: flags.numpy() for ball, flags in standing.items()})
 
-    def _standing(self, network: Network, some: Labelled, ball: Ball) -> Right:
+    def _standing(self, network: Network, some: Dataset, ball: Ball) -> Right:
         if self.standard_attack:
             return autoattack(network, some, ball).standing
         return robust(network, some, pgd_attack(ball, ball.radius / 8, 20))
@@ -331,7 +331,7 @@ class ImageStudy:
         plan, trial = scaled.bench.plan, self.trials(cell)[0]
         epoch, length = self._epochs(trial)[self._stage(store)], _length(trial)
         epochs = f"{length} epochs" if epoch == length else f"{epoch} of {length} epochs"
-        augmented = "" if plan.augment == AsTheyAre() else f", {plan.augment}"
+        augmented = "" if plan.augment == NoAugment() else f", {plan.augment}"
         shorter = "" if scaled.steps == cell.steps else f", searches cut to {self.scale.most_steps} steps"
         seeds = self.scale.seeds
         return (
@@ -354,7 +354,7 @@ class ImageStudy:
             if self._key(trial, later) in store
         ]
         told = f"All networks stand at epoch {epoch} of {length}."
-        return [told, *([f"Judged farther on: {'; '.join(farther)}."] if farther else [])]
+        return [told, *([f"EOT farther on: {'; '.join(farther)}."] if farther else [])]
 
     def _stage(self, store: Store) -> int:
         """The number of the furthest that all networks have reached."""
@@ -410,32 +410,32 @@ class _Ticking:
 
 
 def _train_and_judge(trial: Trial, stops: Sequence[int], judge: Judge, store: Store, tick: Tick) -> None:
-    task, folder, epoch = task_of(trial), _folder(trial, store), stops[-1]
+    task, folder, epoch = prepare(trial), _folder(trial, store), stops[-1]
     last = epoch == _length(trial)
     for stop in stops[: -1 if last else None]:
         _keep(task, folder, stop, tick)
-    network = carry_out(task, folder, [_Ticking(tick)]).network if last else _kept(task, folder, epoch)
+    network = run_training(task, folder, [_Ticking(tick)]).network if last else _kept(task, folder, epoch)
     if network is None:
         return
-    assert isinstance(task.train, Labelled)
-    assert isinstance(task.validation, Labelled)
-    assert isinstance(task.test, Labelled)
-    numbers, arrays = judge(network, Parts(task.train, task.validation, task.test))
+    assert isinstance(task.train, Dataset)
+    assert isinstance(task.validation, Dataset)
+    assert isinstance(task.test, Dataset)
+    numbers, arrays = judge(network, Splits(task.train, task.validation, task.test))
     looks = [line for line in folder.lines() if "clean" in line and line["update"] <= _updates(task, epoch)]
     description = {"trial": repr(trial), "judge": repr(judge), "epoch": epoch, "trained": f"trained/{trial.key}"}
     key = key_of(judge, trial) if last else key_of(judge, trial, Epochs(epoch))
     store.save(key, description, {**numbers, "looks": looks, "hardware": hardware()}, arrays, {})
 
 
-def _keep(task: Task, folder: RunFolder, epoch: int, tick: Tick) -> None:
+def _keep(task: PreparedRun, folder: RunFolder, epoch: int, tick: Tick) -> None:
     """The weights after that epoch, unless the training is farther already."""
     if not _weights(folder, epoch).exists():
-        outcome = carry_out(task, folder, [_Ticking(tick)], until=AtEpoch(epoch))
+        outcome = run_training(task, folder, [_Ticking(tick)], until=AtEpoch(epoch))
         if outcome.update == _updates(task, epoch):
             save_weights(_weights(folder, epoch), outcome.network, {"key": task.key, "update": outcome.update})
 
 
-def _kept(task: Task, folder: RunFolder, epoch: int) -> Network | None:
+def _kept(task: PreparedRun, folder: RunFolder, epoch: int) -> Network | None:
     if not _weights(folder, epoch).exists():
         return None
     load_weights(_weights(folder, epoch), task.network)
@@ -446,7 +446,7 @@ def _weights(folder: RunFolder, epoch: int) -> Path:
     return folder.path / f"epoch-{epoch}.safetensors"
 
 
-def _updates(task: Task, epoch: int) -> int:
+def _updates(task: PreparedRun, epoch: int) -> int:
     return epoch * task.updates_per_epoch
 
 

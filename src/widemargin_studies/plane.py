@@ -1,4 +1,4 @@
-"""Training in the plane, shared by the studies: many seeds abreast, measured, stored once."""
+"""Training in the plane, shared by the studies: many seeds as replicas, measured, stored once."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from widemargin.data.toy import Cloud, PointSet
+from widemargin.data.dataset import Dataset
+from widemargin.data.toy import PointSet
 from widemargin.measure.boundary import Window, lead, log_probs
 from widemargin.measure.margin import Margins, margins
 from widemargin.method import Method
-from widemargin.networks.mlp import Widths
-from widemargin.plan import Adam, Cosine, Plan, Updates
+from widemargin.networks.mlp import MLPSpec
 from widemargin.report.figures import Picture
 from widemargin.report.store import Store
-from widemargin.run import Run, key_of
+from widemargin.runs.run import Run, key_of
 from widemargin.training.loop import train
-from widemargin.uncertainty.abreast import Abreast
+from widemargin.training.plan import Adam, Cosine, Plan, Updates
 from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.replicas import Replicas
 from widemargin.workers import Job, Tick, Workers
 
-NETWORK = Widths((2, 64, 64, 2))
+NETWORK = MLPSpec((2, 64, 64, 2))
 FULL_BATCH = Plan(Updates(2_500), Adam(5e-3, Cosine()))
 BATCHES_OF_100 = Plan(Updates(3_000), Adam(5e-3, Cosine()), batch=100)
 PICTURE_RESOLUTION = 201
@@ -40,7 +41,7 @@ def complete(runs: Sequence[Run], names: Mapping[Method, str], store: Store, wor
 
 
 def jobs(runs: Sequence[Run], names: Mapping[Method, str], store: Store, norms: Sequence[float] = (2.0,)) -> list[Job]:
-    """What is left to do until margins are known in these norms; runs that differ only by seed go abreast."""
+    """What is left to do until margins are known in these norms; runs that differ only by seed are replicas."""
     # Whole groups, even for one missing seed: batched products round by who else is in them.
     groups = [list(group) for _, group in groupby(runs, key=lambda run: replace(run, seed=0))]
     groups = [group for group in groups if missing(group, store, norms)]
@@ -76,12 +77,12 @@ def picture(run: Run, store: Store) -> Picture:
     return Picture(arrays["points"], arrays["labels"], arrays["margin"] < 0, x, y, lead)
 
 
-def trained(runs: Sequence[Run], tick: Tick) -> tuple[Abreast, list[float]]:
-    """Networks that differ by seed alone, trained abreast on one cloud; and the mean loss every few updates."""
+def trained(runs: Sequence[Run], tick: Tick) -> tuple[Replicas, list[float]]:
+    """Networks that differ by seed alone, trained as replicas on one cloud; and the mean loss every few updates."""
     first, seeds = runs[0], tuple(run.seed for run in runs)
-    network = Abreast([run.build() for run in runs])
+    network = Replicas([run.build() for run in runs])
     losses = []
-    for record in train(network, first.data.draw().repeated(len(runs)), first.method, first.plan, seeds):
+    for record in train(network, first.data.draw().repeat(len(runs)), first.method, first.plan, seeds):
         if record.update % TICK_EVERY == 0:
             losses.append(record.loss)
             tick(record.update)
@@ -107,7 +108,7 @@ def describe(run: Run) -> dict[str, Any]:
     return {name: repr(getattr(run, name)) for name in ("data", "network", "method", "plan")} | {"seed": run.seed}
 
 
-def picture_arrays(network: Network, cloud: Cloud) -> dict[str, Any]:
+def picture_arrays(network: Network, cloud: Dataset) -> dict[str, Any]:
     """What a report needs to draw a network's regions without having it."""
     window = Window.around(cloud, pad=0.3)
     x, y = window.grid(PICTURE_RESOLUTION)

@@ -8,21 +8,20 @@ import numpy as np
 import torch
 
 from widemargin.data.images import ImageSet
-from widemargin.data.partly import PartlyLabelled
 from widemargin.data.splits import held_out
 from widemargin.measure.accuracy import accuracy
 from widemargin.method import Method
-from widemargin.networks.named import LeNetShape
+from widemargin.networks.named import LeNetSpec
 from widemargin.perturb.balls import L2
-from widemargin.plan import Adam, Cosine, Plan, Updates
 from widemargin.recipes import standard, udp_consistency, vat
 from widemargin.report.document import Report, Verdict
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import greater, mean_of
 from widemargin.rng import Rng
-from widemargin.run import key_of
+from widemargin.runs.run import key_of
 from widemargin.training.loop import train
+from widemargin.training.plan import Adam, Cosine, Plan, Updates
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, Tick, Workers
@@ -34,7 +33,7 @@ LABELS = 100
 COPIES = 12
 """Of every labelled digit among the others: about half of a batch then has labels, as where they come in batches of
 their own (Miyato et al. 2018)."""
-NETWORK = LeNetShape(side=8)
+NETWORK = LeNetSpec(side=8)
 PLAN = Plan(Updates(300), Adam(2e-3, Cosine()), batch=100)
 SEEDS = (910, 911, 912)
 METHODS: Mapping[str, Method] = {
@@ -65,7 +64,7 @@ def fit(name: str, seed: int, store: Store, tick: Tick) -> None:
     rest, known = held_out(parts.train.labels, LABELS, Rng.seeded(seed, purpose="labelled"))
     every = parts.train.take(torch.cat([known.repeat(COPIES), rest]))
     # Standard training has no use for the rest.
-    seen = parts.train.take(known) if name == STANDARD else PartlyLabelled.hiding(every, torch.arange(COPIES * LABELS))
+    seen = parts.train.take(known) if name == STANDARD else every.hide_labels(torch.arange(COPIES * LABELS))
     network = Single(at_input(NETWORK.build(Rng.seeded(seed, purpose="weights").generators[0])))
     for record in train(network, seen, METHODS[name], PLAN, (seed,)):
         tick(record.update)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from widemargin.plan import SGD, Triangle
+from widemargin.training.plan import SGD, Triangle
 from widemargin_studies import published
 from widemargin_studies.beside import Group, cells_of, tell
 from widemargin_studies.pixels import CIFAR, SVHN, ImageStudy

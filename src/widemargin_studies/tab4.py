@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from widemargin.conduct.transfer import PLAN, transfer_accuracy
+from widemargin.data.dataset import Splits
 from widemargin.data.images import ImageSet
-from widemargin.data.labelled import Parts
 from widemargin.report.document import Report, Verdict
 from widemargin.report.store import Store
 from widemargin.report.verdicts import Estimate, greater
+from widemargin.runs.transfer import PLAN, transfer_accuracy
 from widemargin.uncertainty.network import Network
 from widemargin_studies import published
 from widemargin_studies.pixels import CIFAR, Cell, ImageStudy, Numbers
@@ -35,7 +35,7 @@ class Transfer:
         # Forward only, and the classifier itself costs little.
         return (self.data.published_rows + self.data.most_tests) / 2
 
-    def __call__(self, network: Network, parts: Parts) -> Numbers:
+    def __call__(self, network: Network, parts: Splits) -> Numbers:
         other = self.data.draw()
         found = transfer_accuracy(network, other.train, other.test, other.train.classes, self.seed)
         return Numbers({"n": len(other.test), "transfer": found}, {})

@@ -9,18 +9,18 @@ import numpy as np
 import torch
 
 from widemargin.data.toy import TwoGaussians
-from widemargin.networks.mlp import Widths
+from widemargin.networks.mlp import MLPSpec
 from widemargin.perturb.balls import OPEN, Linf
-from widemargin.plan import Adam, Plan, Updates
 from widemargin.recipes import pgd, udp
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import COLOURS, TINTS, Array, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import exactly, in_most_seeds
-from widemargin.run import Run, key_of
+from widemargin.runs.run import Run, key_of
 from widemargin.training.loop import train
-from widemargin.uncertainty.abreast import Abreast
+from widemargin.training.plan import Adam, Plan, Updates
+from widemargin.uncertainty.replicas import Replicas
 from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import plane
 
@@ -73,7 +73,7 @@ class Simulation:
 CHANCE = 4.5
 """Means this many standard errors off are not chance, even the farthest of a thousand."""
 SIMULATIONS = tuple(Simulation(seed) for seed in range(700, 705))
-DATA, NETWORK, SEEDS = TwoGaussians(seed=1), Widths((1, 2)), range(700, 710)
+DATA, NETWORK, SEEDS = TwoGaussians(seed=1), MLPSpec((1, 2)), range(700, 710)
 PLAN = Plan(Updates(300), Adam(5e-2))
 RECIPES = {"LDP-PGD": pgd, "UDP-PGD": udp}
 RADII = (0.9, 1.05, 1.5, 3.0)
@@ -163,17 +163,17 @@ def _loss_driven(low: Array, high: Array, mixture: Mixture, rng: np.random.Gener
 def train_group(runs: Sequence[Run], store: Store, tick: Tick) -> None:
     """Final accuracy, clean loss and slope of each network, and its mean accuracy over the second half of training."""
     first, count = runs[0], len(runs)
-    cloud, abreast = first.data.draw(), Abreast([run.build() for run in runs])
-    everything, seeds = cloud.repeated(count), tuple(run.seed for run in runs)
+    cloud, replicas = first.data.draw(), Replicas([run.build() for run in runs])
+    everything, seeds = cloud.repeat(count), tuple(run.seed for run in runs)
     course = []
-    for record in train(abreast, everything, first.method, first.plan, seeds):
+    for record in train(replicas, everything, first.method, first.plan, seeds):
         if 2 * record.update > plane.updates(first):
             with torch.no_grad():
-                answers = abreast(everything.points)
+                answers = replicas(everything.points)
             course.append((answers.argmax(-1) == everything.labels).view(count, -1).float().mean(1).numpy())
         tick(record.update)
     losses = -answers.gather(1, everything.labels[:, None]).view(count, -1).mean(1)
-    slopes = (abreast.stack.weights[0][:, 0, 1] - abreast.stack.weights[0][:, 0, 0]).tolist()
+    slopes = (replicas.stack.weights[0][:, 0, 1] - replicas.stack.weights[0][:, 0, 0]).tolist()
     for i, run in enumerate(runs):
         numbers = {"accuracy": float(course[-1][i]), "loss": float(losses[i]), "slope": slopes[i]}
         numbers["course"] = float(np.mean(course, 0)[i])

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from widemargin.conduct.folder import RunFolder
-from widemargin.conduct.model import load_model
-from widemargin.conduct.zoo import PREFIX, Card, Measured, cards, put
-from widemargin.data.labelled import Parts
+from widemargin.data.dataset import Splits
 from widemargin.data.splits import at_most
+from widemargin.io.load import load_model
+from widemargin.io.zoo import PREFIX, Card, Measured, cards, put
 from widemargin.measure.accuracy import accuracy
-from widemargin.measure.attacks.nearer import Norm
 from widemargin.measure.distance import distances
 from widemargin.perturb.balls import L2, Linf
+from widemargin.perturb.line_search import Norm
 from widemargin.report.document import Picture, Report
 from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store, Stored
 from widemargin.report.tables import Table
-from widemargin.run import key_of
+from widemargin.runs.folder import RunFolder
+from widemargin.runs.run import key_of
 from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import app_overfitting_fashion, tab2
 from widemargin_studies.beside import short
@@ -75,7 +75,7 @@ def _measure(card: Card, norm: str, store: Store, tick: Tick) -> None:
     model = load_model(f"{PREFIX}{card.name}")
     assert model.trial is not None
     parts = model.trial.data.draw()
-    assert isinstance(parts, Parts)
+    assert isinstance(parts, Splits)
     some = at_most(parts.test, POINTS, 0)
     found = distances(model.network, some, NORMS[norm], rows=100, tick=tick)
     numbers = {"n": len(some), "clean": accuracy(model.network, some)}

@@ -14,25 +14,25 @@ from widemargin import (
     OPEN,
     Adam,
     BeforeHead,
-    DeepKernelGP,
-    DropoutDraws,
+    DeepKernelSpec,
     Ensemble,
+    EnsembleSpec,
     LastDropout,
     Linf,
     MCDropout,
-    Members,
+    MCDropoutSpec,
     Method,
+    MLPSpec,
     Network,
     PerStep,
     Plan,
-    ResidualShape,
+    ResidualMLPSpec,
     Rng,
     Training,
     Updates,
-    Widths,
     accuracy,
     at_input,
-    carry_on,
+    continue_training,
     laplace,
     perturbed_log_expected_entropy,
     perturbed_log_mutual_information,
@@ -43,7 +43,7 @@ from widemargin import (
     udp,
     udpr,
 )
-from widemargin.run import AtInput, Estimator, Shape
+from widemargin.runs.run import AtInput, Estimator, NetworkSpec
 from widemargin.training.checkpoint import load_training, load_weights, save_training, save_weights
 
 CLOUD = LMS5(count=40).draw()
@@ -59,7 +59,7 @@ METHODS = [
 ]
 
 
-def made(estimator: Estimator, shape: Shape, place: AtInput | BeforeHead) -> Network:
+def made(estimator: Estimator, shape: NetworkSpec, place: AtInput | BeforeHead) -> Network:
     def build(member: int) -> nn.Module:
         return shape.build(Rng.seeded(member, purpose="weights").generators[0])
 
@@ -71,26 +71,26 @@ def with_norm() -> nn.Module:
         return nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.4), nn.Linear(8, 2))
 
 
-DROPPED = Widths((2, 8, 8, 2), dropout=0.3)
-PLAIN = Widths((2, 8, 8, 2))
+DROPPED = MLPSpec((2, 8, 8, 2), dropout=0.3)
+PLAIN = MLPSpec((2, 8, 8, 2))
 ROWS: dict[str, tuple[int, Callable[[], Network]]] = {
-    "ensemble": (3, lambda: made(Members(3), PLAIN, AtInput())),
-    "mixed ensemble": (2, lambda: Ensemble([with_norm(), Widths((2, 4, 2)).build(Rng.seeded(1).generators[0])])),
-    "dropout": (4, lambda: made(DropoutDraws(4), DROPPED, AtInput())),
-    "dropout per step": (4, lambda: made(DropoutDraws(4, PerStep()), DROPPED, AtInput())),
-    "last dropout": (4, lambda: made(DropoutDraws(4, over=LastDropout()), DROPPED, AtInput())),
-    "latent dropout": (4, lambda: made(DropoutDraws(4), DROPPED, BeforeHead())),
+    "ensemble": (3, lambda: made(EnsembleSpec(3), PLAIN, AtInput())),
+    "mixed ensemble": (2, lambda: Ensemble([with_norm(), MLPSpec((2, 4, 2)).build(Rng.seeded(1).generators[0])])),
+    "dropout": (4, lambda: made(MCDropoutSpec(4), DROPPED, AtInput())),
+    "dropout per step": (4, lambda: made(MCDropoutSpec(4, PerStep()), DROPPED, AtInput())),
+    "last dropout": (4, lambda: made(MCDropoutSpec(4, over=LastDropout()), DROPPED, AtInput())),
+    "latent dropout": (4, lambda: made(MCDropoutSpec(4), DROPPED, BeforeHead())),
     "dropout with batch-norm": (4, lambda: MCDropout(at_input(with_norm()), 4)),
     "laplace": (5, lambda: laplace(at_input(PLAIN.build(Rng.seeded(0).generators[0])), CLOUD, 5)),
-    "deep kernel": (6, lambda: made(DeepKernelGP(5, 6), ResidualShape(2, 2, 8, 2), AtInput())),
-    "latent deep kernel": (6, lambda: made(DeepKernelGP(5, 6, renewal=PerStep()), PLAIN, BeforeHead())),
+    "deep kernel": (6, lambda: made(DeepKernelSpec(5, 6), ResidualMLPSpec(2, 2, 8, 2), AtInput())),
+    "latent deep kernel": (6, lambda: made(DeepKernelSpec(5, 6, renewal=PerStep()), PLAIN, BeforeHead())),
 }
 every_row = pytest.mark.parametrize(("members", "build"), ROWS.values(), ids=list(ROWS))
 every_method = pytest.mark.parametrize("method", METHODS, ids=repr)
 
 
 def carried_on(training: Training, method: Method, updates: int) -> list[float]:
-    return [record.loss for record in islice(carry_on(training, CLOUD, method, PLAN), updates)]
+    return [record.loss for record in islice(continue_training(training, CLOUD, method, PLAN), updates)]
 
 
 @every_row

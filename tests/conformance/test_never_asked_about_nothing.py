@@ -10,28 +10,28 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
-from widemargin import Cloud, Network, Single, at_input
-from widemargin.conduct.audit import Subject, audit
-from widemargin.conduct.audited import Question
-from widemargin.data.labelled import Labelled, Origin
+from widemargin import Dataset, Network, Single, at_input
+from widemargin.auditing.result import AuditConfig
+from widemargin.auditing.runner import AuditTarget, audit
+from widemargin.data.dataset import Origin
 from widemargin.measure.accuracy import accuracy
-from widemargin.measure.attacks.apgd import APGD, TargetedAPGD
-from widemargin.measure.attacks.attack import Attack, Noise
-from widemargin.measure.attacks.bisected import BisectedAPGD
-from widemargin.measure.attacks.ddn import DDN
-from widemargin.measure.attacks.fab import FAB, ShortestFAB
-from widemargin.measure.attacks.fmn import FMN
-from widemargin.measure.attacks.losses import DLR, Margin
-from widemargin.measure.attacks.square import Square
 from widemargin.measure.autoattack import autoattack
-from widemargin.measure.calibration import doubts
+from widemargin.measure.calibration import uncertainty_report
 from widemargin.measure.certified import certified, certified_radius
 from widemargin.measure.curve import bisected, robustness
 from widemargin.measure.diagnostics import PGD, all_findings
 from widemargin.measure.distance import distances
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
-from widemargin.measure.stand_in import fooled, stand_in
+from widemargin.measure.surrogate import fooled, surrogate
+from widemargin.perturb.apgd import APGD, TargetedAPGD
+from widemargin.perturb.attack import Attack, Noise
 from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Ball, Linf
+from widemargin.perturb.bisected_apgd import BisectedAPGD
+from widemargin.perturb.ddn import DDN
+from widemargin.perturb.fab import FAB, ShortestFAB
+from widemargin.perturb.fmn import FMN
+from widemargin.perturb.losses import DLR, Margin
+from widemargin.perturb.square import Square
 
 CLASSES, SIDE, COUNT = 4, 4, 6
 REFUSED = "cannot reshape tensor of 0 elements"
@@ -66,7 +66,7 @@ class Refusing(TorchFunctionMode):
         return called(*args, **(kwargs or {}))
 
 
-def proven(measure: Callable[[Network, Cloud, Ball], object], cloud: Cloud, ball: Ball) -> object:
+def proven(measure: Callable[[Network, Dataset, Ball], object], cloud: Dataset, ball: Ball) -> object:
     network = Single(at_input(nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU(), nn.Flatten(), Flattening().linear))).eval()
     with Refusing():
         return measure(network, cloud, ball)
@@ -107,33 +107,33 @@ def quick(ball: Ball) -> tuple[Attack, ...]:
     return tuple(ATTACKS[name](ball) for name in ("apgd-ce", "fab", "apgd-t", "square"))
 
 
-def _transfer(network: Network, cloud: Cloud, ball: Ball) -> object:
-    return fooled(network, cloud, ball, stand_in(network, cloud, ball))
+def _transfer(network: Network, cloud: Dataset, ball: Ball) -> object:
+    return fooled(network, cloud, ball, surrogate(network, cloud, ball))
 
 
-def _distances(network: Network, cloud: Cloud, ball: Ball) -> object:
+def _distances(network: Network, cloud: Dataset, ball: Ball) -> object:
     norm = type(ball)
     assert norm in (Linf, L2, L1)
     names = ("fmn-t", "ddn" if norm is L2 else "fmn", "shortest fab", "bisected apgd")
     return distances(network, cloud, norm, ball.box, [ATTACKS[name](ball) for name in names])
 
 
-MEASURES: dict[str, Callable[[Network, Cloud, Ball], object]] = {
+MEASURES: dict[str, Callable[[Network, Dataset, Ball], object]] = {
     "accuracy": lambda network, cloud, ball: accuracy(network, cloud, 3),
     "distances": _distances,
     "autoattack": lambda network, cloud, ball: autoattack(network, cloud, ball, quick(ball)),
     "curve": lambda network, cloud, ball: robustness(network, cloud, [ball], quick, rows=3),
     "bisected curve": lambda network, cloud, ball: bisected(network, cloud, ball, quick, halvings=2),
     "pgd": lambda network, cloud, ball: robust_accuracy(network, cloud, pgd_attack(ball, ball.radius / 4, 3)),
-    "calibration": lambda network, cloud, ball: doubts(network, cloud, {}),
+    "calibration": lambda network, cloud, ball: uncertainty_report(network, cloud, {}),
     "certificate": lambda _, cloud, ball: proven(certified, cloud, ball),
     "certified radius": lambda _, cloud, ball: proven(certified_radius, cloud, ball),
     "transfer": _transfer,
 }
 
 
-def cloud(labels: Tensor) -> Cloud:
-    return Cloud(POINTS, labels)
+def cloud(labels: Tensor) -> Dataset:
+    return Dataset(POINTS, labels)
 
 
 @pytest.mark.parametrize("radius", RADII)
@@ -168,9 +168,9 @@ def test_every_diagnosis(labels: str, radius: str) -> None:
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_whole_audit(norm: str, tmp_path: Path) -> None:
     """With the standard's own attacks, as the command line makes it."""
-    examples = Labelled(POINTS, LABELS["some"], tuple("abcd"), Origin("memory", "digest"))
-    subject = Subject(network(), "flattening", "weights", examples, "points")
+    examples = Dataset(POINTS, LABELS["some"], tuple("abcd"), Origin("memory", "digest"))
+    subject = AuditTarget(network(), "flattening", "weights", examples, "points")
     balls = tuple(NORMS[norm](radius, OPEN) for radius in (0.1, 0.3))
-    found = audit(subject, Question(balls, points=COUNT), tmp_path)
+    found = audit(subject, AuditConfig(balls, points=COUNT), tmp_path)
     assert found is not None
     assert not [one.evidence for one in found.findings if REFUSED in one.evidence]

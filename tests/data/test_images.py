@@ -38,7 +38,7 @@ def test_idx_sets(tmp_path: Path, name: str, zipped: bool) -> None:
     assert [len(part) for part in (parts.train, parts.validation, parts.test)] == [550, 50, 100]
     assert parts.test.origin.place == str(tmp_path / "data" / name)
     assert parts.test.origin.official is False
-    points, labels = parts.test.batch(torch.arange(100))
+    points, labels = parts.test[torch.arange(100)]
     assert torch.equal(points, torch.from_numpy(pictures(100, 1, 28, seed=1)).float() / 255)
     assert torch.equal(points, parts.test.points)
     assert labels.tolist() == [k % 10 for k in range(100)]
@@ -54,7 +54,7 @@ def test_cifar_and_svhn(tmp_path: Path) -> None:
     for name in ("cifar-10", "cifar-100", "svhn"):
         parts = ImageSet(name, most_tests=45).draw()
         counts[name] = [len(part) for part in (parts.train, parts.validation, parts.test)]
-        points, labels = parts.train.batch(torch.tensor([3, 0]))
+        points, labels = parts.train[torch.tensor([3, 0])]
         assert points.dtype == torch.float32
         assert points.shape == (2, 3, 32, 32)
         assert labels.dtype == torch.int64
@@ -113,7 +113,7 @@ def test_the_right_checksum_is_official_and_silent(tmp_path: Path) -> None:
     made = Source("Made", ("made",), tuple(files[:2]), tuple(files[2:]), ())
     train, test = made.read(idx_pair, tuple(range(10)))
     assert train.origin.official is test.origin.official is True
-    assert train.origin.digest != test.origin.digest
+    assert train.digest != test.digest
 
 
 def test_missing_data_is_one_sentence(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from widemargin.data import images
+from widemargin.data.dataset import Dataset
 from widemargin.data.formats import cifar10
 from widemargin.data.images import ImageSet
-from widemargin.data.labelled import Labelled
 
 
 def test_fashion_mnist() -> None:
@@ -62,7 +62,7 @@ def _need(name: str) -> None:
         pytest.skip(f"{name} is not on this machine")
 
 
-def _mean(part: Labelled) -> list[float]:
+def _mean(part: Dataset) -> list[float]:
     pixels = part.stored.double() / part.white
     return [float(value) for value in pixels.mean((0, 2, 3))]
 
@@ -71,4 +71,4 @@ def test_batches_are_bytes_over_255() -> None:
     _need("CIFAR_10")
     test = images.CIFAR_10.read(cifar10, tuple(range(10)))[1]
     rows = torch.tensor([9_999, 0, 0])
-    assert torch.equal(test.batch(rows)[0], test.stored[rows].float() / 255)
+    assert torch.equal(test[rows][0], test.stored[rows].float() / 255)

@@ -1,15 +1,15 @@
 import pytest
 import torch
 
-from widemargin import UNLABELLED, Cloud, PartlyLabelled
+from widemargin import UNLABELLED, Dataset
 
 POINTS = torch.arange(8.0).view(4, 2)
 
 
 def test_only_known_rows_show_their_class() -> None:
-    hidden = PartlyLabelled.hiding(Cloud(POINTS, torch.tensor([0, 1, 0, 1])), torch.tensor([1, 2]))
+    hidden = Dataset(POINTS, torch.tensor([0, 1, 0, 1])).hide_labels(torch.tensor([1, 2]))
     assert hidden.labels.tolist() == [UNLABELLED, 1, 0, UNLABELLED]
-    points, labels = hidden.batch(torch.tensor([3, 1]))
+    points, labels = hidden[torch.tensor([3, 1])]
     assert len(hidden) == 4
     assert torch.equal(points, POINTS[[3, 1]])
     assert labels.tolist() == [UNLABELLED, 1]
@@ -26,9 +26,9 @@ def test_only_known_rows_show_their_class() -> None:
 )
 def test_bad_labels_are_refused(labels: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        PartlyLabelled(POINTS, torch.tensor(labels))
+        Dataset(POINTS, torch.tensor(labels))
 
 
 def test_all_other_data_refuses_unlabelled_rows() -> None:
     with pytest.raises(ValueError, match=r"^labels must be in 0..1 for 2 classes, got -1..1$"):
-        Cloud(POINTS, torch.tensor([0, 1, UNLABELLED, 0]))
+        Dataset(POINTS, torch.tensor([0, 1, UNLABELLED, 0]))

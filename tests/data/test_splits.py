@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from torch import Tensor
 
-from widemargin.data.labelled import Labelled, Origin
+from widemargin.data.dataset import Dataset, Origin
 from widemargin.data.splits import at_most, held_out, published_parts, shared_parts, stratified
 from widemargin.rng import Rng
 
@@ -112,5 +112,5 @@ def test_global_randomness_is_left_alone() -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def _numbers(count: int) -> Labelled:
-    return Labelled(torch.arange(count)[:, None], torch.arange(count) % 10, tuple(range(10)), Origin("made", ""))
+def _numbers(count: int) -> Dataset:
+    return Dataset(torch.arange(count)[:, None], torch.arange(count) % 10, tuple(range(10)), Origin("made", ""))

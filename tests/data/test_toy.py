@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from widemargin import LMS5, Cloud, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
+from widemargin import LMS5, Dataset, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
 from widemargin.data.toy import PointSet
 
 SETS: list[tuple[PointSet, int, int, int]] = [
@@ -32,7 +32,7 @@ def test_other_seeds_draw_other_points(make: type) -> None:
     assert not torch.equal(make(seed=0).draw().points, make(seed=1).draw().points)
 
 
-def by_brute_force(cloud: Cloud, p: float) -> Tensor:
+def by_brute_force(cloud: Dataset, p: float) -> Tensor:
     return torch.tensor(
         [
             min(
@@ -112,4 +112,4 @@ def test_unknown_set_is_refused() -> None:
 )
 def test_bad_clouds_are_refused(points: Tensor, labels: Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
-        Cloud(points, labels)
+        Dataset(points, labels)

@@ -21,7 +21,7 @@ _WRITES = ("fsync", "replace", "rename", "mkdir", "rmdir", "unlink")
 def processes() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["widemargin.cli", "widemargin.conduct.fit", "sklearn.datasets", "torch._dynamo", "torch.export"]
+        ["widemargin.cli", "widemargin.runs.fit", "sklearn.datasets", "torch._dynamo", "torch.export"]
     )
     return context
 

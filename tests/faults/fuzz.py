@@ -202,7 +202,7 @@ def _in_npz(folder: Path, content: bytes) -> Path:
 
 
 def _npz(path: Path) -> object:
-    from widemargin.data.own import Npz
+    from widemargin.data.local import Npz
 
     return Npz(str(path)).read()
 
@@ -214,7 +214,7 @@ def _csv_seeds() -> list[bytes]:
 
 
 def _table(path: Path) -> object:
-    from widemargin.data.own import Table
+    from widemargin.data.local import Table
 
     return Table(str(path)).read()
 
@@ -254,24 +254,24 @@ def _in_folder(folder: Path, content: bytes) -> Path:
 
 
 def _image_folder(path: Path) -> object:
-    from widemargin.data.own import ImageFolder
+    from widemargin.data.local import ImageFolder
 
     return ImageFolder(str(path)).read()
 
 
 def _description_seeds() -> list[bytes]:
-    from widemargin import Adam, Epochs, ImageSet, LeNetShape, Linf, Plan, udp
-    from widemargin.conduct.description import plain, written
-    from widemargin.run import Trial
+    from widemargin import Adam, Epochs, ImageSet, LeNetSpec, Linf, Plan, udp
+    from widemargin.runs.run import Trial
+    from widemargin.runs.serialize import plain, written
 
-    trial = Trial(ImageSet("digits"), LeNetShape(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))
+    trial = Trial(ImageSet("digits"), LeNetSpec(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))
     return [written({"title": "udp on digits", "key": trial.key, "run": plain(trial), "data": {}}).encode()]
 
 
 def _description(path: Path) -> object:
-    from widemargin.conduct.description import read_trial
+    from widemargin.runs.serialize import read_run
 
-    return read_trial(path)
+    return read_run(path)
 
 
 TARGETS = (

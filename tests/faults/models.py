@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from widemargin.conduct.export import write_network
+from widemargin.io.export import write_network
 
 SHAPE = (1, 8, 8)
 Json = dict[str, Any]

@@ -10,9 +10,9 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
-from widemargin.conduct.aten import OPERATORS as ATEN
-from widemargin.conduct.aten import OVERWRITING
-from widemargin.conduct.onnx_graph import OPERATORS as ONNX
+from widemargin.io.aten import OPERATORS as ATEN
+from widemargin.io.aten import OVERWRITING
+from widemargin.io.onnx_graph import OPERATORS as ONNX
 
 _ODD: list[Any] = [
     -1,

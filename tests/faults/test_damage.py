@@ -16,11 +16,11 @@ from faults.cases import CASES, Result, _audit, _bytes, _calibration, _run_folde
 from faults.commands import started
 from faults.tally import Tally
 from widemargin.cli.choice import Choice, chosen
-from widemargin.conduct.carry_out import carry_out
-from widemargin.conduct.folder import RunFolder
-from widemargin.conduct.stop import AtUpdate
-from widemargin.conduct.task import task_of
-from widemargin.conduct.threads import with_threads
+from widemargin.runs.folder import RunFolder
+from widemargin.runs.prepare import prepare
+from widemargin.runs.runner import run_training
+from widemargin.runs.stop import AtUpdate
+from widemargin.runs.threads import with_threads
 
 FILES = ("run.yaml", "records.jsonl", "checkpoint.safetensors", "best.safetensors", "last.safetensors", "figures.json")
 DAMAGES: dict[str, Callable[[bytes, random.Random], bytes | None]] = {
@@ -88,8 +88,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
     for finished, folder in folders.items():
         run, until = RunFolder(folder / "run"), AtUpdate(15 if finished else 8)
         # As the command does, whose processes have one thread here.
-        with with_threads(task_of(trial, drawn, "cpu", title), run) as task:
-            assert carry_out(task, run, until=until).finished == finished
+        with with_threads(prepare(trial, drawn, "cpu", title), run) as task:
+            assert run_training(task, run, until=until).finished == finished
     return folders
 
 

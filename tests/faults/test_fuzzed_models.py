@@ -16,7 +16,7 @@ from faults.commands import processes
 from faults.models import SHAPE, write_all
 from faults.mutations import MUTATIONS
 from faults.tally import Tally
-from widemargin.conduct.model import load_model
+from widemargin.io.load import load_model
 
 pytest.importorskip("onnx")
 _ROOM = 3 * 2**30

@@ -16,8 +16,8 @@ import torch
 
 from faults.models import Json, chain_to_a_shell, edited, first, network, node, parts, text, value, write_all, zipped
 from widemargin import cli
-from widemargin.conduct import aten, graph
-from widemargin.conduct.model import load_model
+from widemargin.io import aten, graph
+from widemargin.io.load import load_model
 
 onnx = pytest.importorskip("onnx")
 helper, numpy_helper = onnx.helper, onnx.numpy_helper

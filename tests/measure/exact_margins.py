@@ -15,10 +15,10 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from widemargin.data.toy import Cloud
-from widemargin.measure.attacks.nearer import Norm
+from widemargin.data.dataset import Dataset
 from widemargin.networks.mlp import MLP
 from widemargin.perturb.balls import L1, L2, OPEN, Box, Linf
+from widemargin.perturb.line_search import Norm
 from widemargin.rng import Rng
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
@@ -30,10 +30,10 @@ _ORDER: dict[type, float] = {Linf: np.inf, L2: 2, L1: 1}
 _PRECISION = 1e-6
 
 
-def table(name: str, seed: int, hidden: tuple[int, ...] = (10,)) -> tuple[Single, Cloud]:
+def table(name: str, seed: int, hidden: tuple[int, ...] = (10,)) -> tuple[Single, Dataset]:
     """A small network trained on a standardised table, and that table in random order with the answers it gives."""
     points, labels = TABLES[name](return_X_y=True)
-    cloud = Cloud(torch.tensor(StandardScaler().fit_transform(points), dtype=torch.float32), torch.tensor(labels))
+    cloud = Dataset(torch.tensor(StandardScaler().fit_transform(points), dtype=torch.float32), torch.tensor(labels))
     with Rng.seeded(seed).as_global():
         network = MLP(cloud.points.shape[1], *hidden, int(cloud.labels.max()) + 1)
         optimizer = torch.optim.Adam(network.parameters(), 1e-2)
@@ -43,15 +43,15 @@ def table(name: str, seed: int, hidden: tuple[int, ...] = (10,)) -> tuple[Single
             optimizer.step()
         points = cloud.points[torch.randperm(len(cloud))]
     with torch.no_grad():
-        return Single(at_input(network)).eval(), Cloud(points, network(points).argmax(1))
+        return Single(at_input(network)).eval(), Dataset(points, network(points).argmax(1))
 
 
-def box_of(cloud: Cloud) -> Box:
+def box_of(cloud: Dataset) -> Box:
     low, high = (tuple(side.values.tolist()) for side in (cloud.points.min(0), cloud.points.max(0)))
     return Box(low, high)
 
 
-def exact_margins(network: Single, cloud: Cloud, rows: int, norm: Norm, box: Box = OPEN) -> Array:
+def exact_margins(network: Single, cloud: Dataset, rows: int, norm: Norm, box: Box = OPEN) -> Array:
     """Of the first rows of a cloud whose labels are the network's answers: how far is another class?"""
     layers = [part for part in network.head.modules() if isinstance(part, nn.Linear)]
     weights = [layer.weight.detach().double().numpy() for layer in layers]

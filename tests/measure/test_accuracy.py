@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin import Cloud, Rng, Single, at_input
+from widemargin import Dataset, Rng, Single, at_input
 from widemargin.measure.accuracy import accuracy, right
 
 POINTS = Rng.seeded(0).uniform(torch.empty(50, 4))
@@ -20,16 +20,16 @@ def network() -> Single:
 
 def test_it_counts_what_is_right() -> None:
     one = network().eval()
-    found = right(one, Cloud(POINTS, LABELS))
+    found = right(one, Dataset(POINTS, LABELS))
     assert found.tolist() == (one(POINTS).argmax(-1) == LABELS).tolist()
-    assert accuracy(one, Cloud(POINTS, LABELS)) == found.sum().item() / 50
+    assert accuracy(one, Dataset(POINTS, LABELS)) == found.sum().item() / 50
 
 
 @pytest.mark.parametrize("rows", [1, 7, 50, 1000])
 def test_batch_size_and_mode_do_not_matter_and_the_network_stays_as_it_is(rows: int) -> None:
     one = network().train()
     before = copy.deepcopy(one.state_dict())
-    assert torch.equal(right(one, Cloud(POINTS, LABELS), rows), right(one, Cloud(POINTS, LABELS)))
+    assert torch.equal(right(one, Dataset(POINTS, LABELS), rows), right(one, Dataset(POINTS, LABELS)))
     assert all(module.training for module in one.modules())
     assert all(torch.equal(value, before[name]) for name, value in one.state_dict().items())
 
@@ -44,4 +44,4 @@ class Broken(nn.Module):
 
 
 def test_an_answer_that_is_not_a_number_is_wrong() -> None:
-    assert accuracy(Single(at_input(Broken())), Cloud(POINTS, torch.arange(50) * 0 + 2)) == 0
+    assert accuracy(Single(at_input(Broken())), Dataset(POINTS, torch.arange(50) * 0 + 2)) == 0

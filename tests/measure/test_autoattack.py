@@ -5,17 +5,16 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import L1, L2, MLP, OPEN, Box, Linf, Network, Single, at_input
-from widemargin.data.examples import Chosen
-from widemargin.data.toy import Cloud
-from widemargin.measure.attacks.apgd import APGD, TargetedAPGD
-from widemargin.measure.attacks.attack import Attack, Noise
-from widemargin.measure.attacks.fab import FAB, ShortestFAB
-from widemargin.measure.attacks.losses import DLR, CrossEntropy, Margin
-from widemargin.measure.attacks.pooling import quick_pooling
-from widemargin.measure.attacks.square import Square
-from widemargin.measure.attacks.standard import standard
-from widemargin.measure.autoattack import CLEAN, ROBUST, Attacked, autoattack, autoattack_batches, under_attack
+from widemargin.data.dataset import Dataset, Subset
+from widemargin.fast.pooling import quick_pooling
+from widemargin.measure.autoattack import CLEAN, ROBUST, Attacked, autoattack, autoattack_batches, frozen
+from widemargin.perturb.apgd import APGD, TargetedAPGD
+from widemargin.perturb.attack import Attack, Noise
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.fab import FAB, ShortestFAB
+from widemargin.perturb.losses import DLR, CrossEntropy, Margin
+from widemargin.perturb.square import Square
+from widemargin.perturb.suites import standard
 
 MAKERS = {
     maker.__name__: maker
@@ -30,13 +29,13 @@ def convolution(classes: int = 10) -> Network:
         return Single(at_input(nn.Sequential(*layers, nn.Linear(72, classes))))
 
 
-def images(network: Network, count: int = 24) -> Cloud:
-    """Labelled by the network itself but for two."""
+def images(network: Network, count: int = 24) -> Dataset:
+    """Dataset by the network itself but for two."""
     inputs = torch.rand(count, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad(), under_attack(network):
+    with torch.no_grad(), frozen(network):
         labels = network(inputs).argmax(1)
     labels[:2] = (labels[:2] + 1) % 3
-    return Cloud(inputs, labels)
+    return Dataset(inputs, labels)
 
 
 def small(ball: Ball, classes: int, steps: int = 5) -> tuple[Attack, ...]:
@@ -76,8 +75,8 @@ def test_each_attack_is_alone_what_it_is_in_a_batch(ball: Ball) -> None:
     network = convolution(4)
     cloud = images(network)
     rows = torch.arange(2, 24)
-    inputs, labels = cloud.batch(rows)
-    with under_attack(network):
+    inputs, labels = cloud[rows]
+    with frozen(network):
         for attack in small(ball, 4):
             together = attack(network, inputs, labels, Noise(0, rows))
             alone = attack(network, inputs[7:8], labels[7:8], Noise(0, rows[7:8]))
@@ -89,7 +88,7 @@ def test_a_selection_is_attacked_as_in_the_whole() -> None:
     examples, ball, some = images(network), L2(0.5), torch.tensor([20, 3, 11, 7])
     attacks = small(ball, 10)
     whole = autoattack(network, examples, ball, attacks, rows=some)
-    selected = autoattack(network, Chosen(examples, some), ball, attacks)
+    selected = autoattack(network, Subset(examples, some), ball, attacks)
     assert torch.equal(selected.points, whole.points)
     assert selected.rows.tolist() == [0, 1, 2, 3]
 
@@ -103,7 +102,7 @@ class Noisy(nn.Module):
 
 
 def test_no_point_is_broken_by_a_lucky_draw() -> None:
-    cloud = Cloud(torch.rand(60, 3), torch.zeros(60, dtype=torch.long))
+    cloud = Dataset(torch.rand(60, 3), torch.zeros(60, dtype=torch.long))
     found = autoattack(Single(at_input(Noisy())), cloud, Linf(1e-6), small(Linf(1e-6), 2))
     assert found.draws is not None
     assert found.draws.verification >= 64
@@ -134,7 +133,7 @@ def test_few_classes_and_rows_of_features(classes: int, features: int) -> None:
     network = Single(at_input(MLP(features, 16, classes)))
     inputs = torch.randn(20, features, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        cloud = Cloud(inputs, network(inputs).argmax(1))
+        cloud = Dataset(inputs, network(inputs).argmax(1))
     for ball in (Linf(0.5, OPEN), L2(0.5, OPEN), L1(0.5, OPEN)):
         found = autoattack(network, cloud, ball, small(ball, classes))
         assert found.accuracy == 1
@@ -176,7 +175,7 @@ def test_planted_weak_points_and_answers_that_are_no_numbers(answer: float) -> N
     network = Single(at_input(_Planted(answer)))
     inputs = torch.full((6, 9), 0.5)
     inputs[3:] = 0.3
-    cloud = Cloud(inputs, torch.zeros(6, dtype=torch.long))
+    cloud = Dataset(inputs, torch.zeros(6, dtype=torch.long))
     found = autoattack(network, cloud, Linf(0.15), small(Linf(0.15), 2, steps=30))
     assert found.broken_by.tolist() == [1, 1, 1, ROBUST, ROBUST, ROBUST]
     assert torch.equal(found.points[3:], inputs[3:])
@@ -189,7 +188,7 @@ def test_errors_are_a_sentence() -> None:
     network = convolution()
     cloud = images(network)
     with pytest.raises(ValueError, match="points must lie in the box"):
-        autoattack(network, Cloud(cloud.points + 1, cloud.labels), Linf(0.1))
+        autoattack(network, Dataset(cloud.points + 1, cloud.labels), Linf(0.1))
     with pytest.raises(ValueError, match="at least one example"):
         autoattack(network, cloud, Linf(0.1), rows=torch.arange(0))
     with pytest.raises(ValueError, match="at least one batch"):

@@ -6,28 +6,28 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin.data.toy import Cloud
+from widemargin.data.dataset import Dataset
 from widemargin.measure import calibration as calibrating
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.calibration import (
     UNCERTAINTIES,
     calibration,
-    doubts,
     outside_from_inside,
     reliability,
     uncertainty,
+    uncertainty_report,
     wrong_from_right,
 )
 from widemargin.networks.mlp import MLP
 from widemargin.perturb.objectives import CLIMBED
 from widemargin.report.figures import draw_reliability, panels
 from widemargin.shapes import Encoded, MemberLogits, Points
-from widemargin.uncertainty.abreast import Abreast
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.dropout import MCDropout
 from widemargin.uncertainty.ensemble import Ensemble
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.predictive import entropy, log_mean_prob
+from widemargin.uncertainty.replicas import Replicas
 from widemargin.uncertainty.single import Single
 
 
@@ -35,7 +35,7 @@ from widemargin.uncertainty.single import Single
 class Table(Network):
     """Answers what it was told: a point is the number of its row."""
 
-    abreast = 1
+    replicas = 1
 
     def __init__(self, logits: MemberLogits) -> None:
         super().__init__()
@@ -55,11 +55,11 @@ def answering(probs: list[list[float]]) -> Table:
     return Table(torch.tensor([probs], dtype=torch.float64).log())
 
 
-def rows(labels: list[int], start: int = 0) -> Cloud:
-    return Cloud(torch.arange(start, start + len(labels), dtype=torch.float32)[:, None], torch.tensor(labels))
+def rows(labels: list[int], start: int = 0) -> Dataset:
+    return Dataset(torch.arange(start, start + len(labels), dtype=torch.float32)[:, None], torch.tensor(labels))
 
 
-def random_case(members: int = 1, scale: float = 3.0) -> tuple[Table, Cloud]:
+def random_case(members: int = 1, scale: float = 3.0) -> tuple[Table, Dataset]:
     rng = torch.Generator().manual_seed(0)
     network = Table(scale * torch.randn(members, 120, 4, generator=rng, dtype=torch.float64))
     return network, rows(torch.randint(0, 4, (120,), generator=rng).tolist())
@@ -178,7 +178,7 @@ def test_uncertainties_rank_like_what_they_are_the_logs_of() -> None:
     ids=lambda network: type(network).__name__,
 )
 def test_any_network_is_measured_and_left_as_it_was(network: Network) -> None:
-    examples = Cloud(torch.randn(40, 2, generator=torch.Generator().manual_seed(1)), torch.arange(40) % 3)
+    examples = Dataset(torch.randn(40, 2, generator=torch.Generator().manual_seed(1)), torch.arange(40) % 3)
     network.train()
     found = calibration(network, examples)
     assert found.members == len(network.eval().logits(network.encode(examples.points)))
@@ -190,8 +190,8 @@ def test_any_network_is_measured_and_left_as_it_was(network: Network) -> None:
 
 
 def test_what_cannot_be_judged_is_refused() -> None:
-    with pytest.raises(ValueError, match="one network, got 2 abreast"):
-        calibration(Abreast([MLP(2, 4, 2), MLP(2, 4, 2)]), rows([0, 1]))
+    with pytest.raises(ValueError, match="one network, got 2 replicas"):
+        calibration(Replicas([MLP(2, 4, 2), MLP(2, 4, 2)]), rows([0, 1]))
     with pytest.raises(ValueError, match="finite logits"):
         calibration(Table(torch.full((1, 2, 2), torch.nan)), rows([0, 1]))
     with pytest.raises(ValueError, match="bins must be"):
@@ -224,8 +224,8 @@ def test_the_reliability_diagram_shows_every_bin_that_holds_answers() -> None:
 
 def test_doubts_are_all_measures_at_once() -> None:
     network, cloud = random_case(members=3)
-    inside, outside = Cloud(cloud.points[:60], cloud.labels[:60]), Cloud(cloud.points[60:], cloud.labels[60:])
-    found = doubts(network, inside, {"elsewhere": outside})
+    inside, outside = Dataset(cloud.points[:60], cloud.labels[:60]), Dataset(cloud.points[60:], cloud.labels[60:])
+    found = uncertainty_report(network, inside, {"elsewhere": outside})
     assert found.calibration.brier == calibration(network, inside).brier
     assert list(found.by) == list(UNCERTAINTIES)
     for name, measure in UNCERTAINTIES.items():
@@ -238,7 +238,7 @@ def test_doubts_are_all_measures_at_once() -> None:
 
 
 def test_doubts_of_one_member_leave_out_what_it_has_not_and_need_no_mistakes() -> None:
-    found = doubts(answering([[0.9, 0.1], [0.2, 0.8]]), rows([0, 1]), {})
+    found = uncertainty_report(answering([[0.9, 0.1], [0.2, 0.8]]), rows([0, 1]), {})
     assert list(found.by) == ["entropy", "variation ratio", "gap"]
     assert found.by["entropy"].wrong_from_right is None
     assert found.by["entropy"].outside_from_inside == {}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin import L1, L2, OPEN, UNIT, Cloud, Linf, Rng, Single, at_input
+from widemargin import L1, L2, OPEN, UNIT, Dataset, Linf, Rng, Single, at_input
 from widemargin.measure.certified import bounds, certified, certified_radius
 from widemargin.measure.certified.layers import (
     Add,
@@ -77,7 +77,7 @@ MAKERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-def drawn(name: str, seed: int) -> tuple[nn.Module, Cloud]:
+def drawn(name: str, seed: int) -> tuple[nn.Module, Dataset]:
     """A random network with random statistics, and points in the unit box labelled by it."""
     make, shape = MAKERS[name]
     with Rng.seeded(seed).as_global():
@@ -93,10 +93,10 @@ def drawn(name: str, seed: int) -> tuple[nn.Module, Cloud]:
     network.eval()
     with torch.no_grad():
         labels = network(points).argmax(1)
-    return network, Cloud(points, labels)
+    return network, Dataset(points, labels)
 
 
-def nearest_wrong(network: nn.Module, cloud: Cloud, ball: Ball, seed: int) -> Tensor:
+def nearest_wrong(network: nn.Module, cloud: Dataset, ball: Ball, seed: int) -> Tensor:
     """An upper bound on each robust radius: the nearest wrong point that gradients, corners and samples find."""
     best = torch.full((len(cloud),), inf, dtype=torch.float64)
 
@@ -158,7 +158,7 @@ def test_exact_for_a_linear_network(norm: type) -> None:
         steep = norm(1.0).dual_norm((weight[labels][:, None] - weight[None]).flatten(0, 1)).view(20, 4)
         distance = (logits.gather(1, labels[:, None]) - logits) / steep
         true = distance.nan_to_num(inf).scatter(1, labels[:, None], inf).amin(1)
-        found = certified_radius(network, Cloud(points, labels), norm(100.0, OPEN))
+        found = certified_radius(network, Dataset(points, labels), norm(100.0, OPEN))
         assert torch.allclose(found, true, atol=1e-4, rtol=1e-4)
         assert (found <= true).all()
 
@@ -172,7 +172,7 @@ def test_exact_where_a_concave_lead_is_lowest_at_an_end() -> None:
     network[2].weight.data.copy_(torch.stack([torch.zeros(6), normal(6, seed=5).abs()]))
     network[2].bias.data.copy_(torch.tensor([4.0, 0.0]))
     points = torch.linspace(-0.5, 0.5, 7, dtype=torch.float64)[:, None]
-    found = certified_radius(network, Cloud(points, torch.zeros(7, dtype=torch.int64)), Linf(100.0, OPEN))
+    found = certified_radius(network, Dataset(points, torch.zeros(7, dtype=torch.int64)), Linf(100.0, OPEN))
     grid = torch.linspace(-20, 20, 400_001, dtype=torch.float64)[:, None]
     with torch.no_grad():
         wrong = grid[network(grid).argmax(1) == 1]
@@ -188,7 +188,7 @@ def test_exact_for_one_relu_by_its_corners() -> None:
     network[2].weight.data.copy_(torch.tensor([[0.0], [1.0]]))
     network[2].bias.data.copy_(torch.tensor([1.0, 0.0]))
     points = 0.1 * normal(5, 4, seed=8)
-    cloud = Cloud(points, torch.zeros(5, dtype=torch.int64))
+    cloud = Dataset(points, torch.zeros(5, dtype=torch.int64))
     corners = torch.tensor(list(product((-1.0, 1.0), repeat=4)), dtype=torch.float64)
     for radius in (0.1, 0.2, 0.3, 0.5, 1.0):
         with torch.no_grad():
@@ -285,7 +285,7 @@ def test_a_linear_layer_may_see_rows_of_an_image() -> None:
     with Rng.seeded(1).as_global():
         network = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(24, 3)).double()
         points = torch.rand(4, 2, 4, 4, dtype=torch.float64)
-    cloud = Cloud(points, network(points).argmax(1))
+    cloud = Dataset(points, network(points).argmax(1))
     for norm in NORMS:
         radius = certified_radius(network, cloud, norm(1.0))
         assert (radius > 0).all()
@@ -299,7 +299,7 @@ def test_monotone_in_the_radius() -> None:
         assert (answers[1:] <= answers[:-1]).all()
         radius = certified_radius(network, cloud, Linf(1.0))
         assert all(
-            bool(certified(network, Cloud(point[None], label[None]), Linf(0.7 * float(r)))[0])
+            bool(certified(network, Dataset(point[None], label[None]), Linf(0.7 * float(r)))[0])
             for point, label, r in zip(cloud.points, cloud.labels, radius, strict=True)
         )
 
@@ -313,7 +313,7 @@ def test_a_point_does_not_depend_on_its_batch_and_the_network_stays_as_it_is() -
     together = certified_radius(network, cloud, L2(1.0), done.append)
     assert done == [1, 2, 3, 4]
     for row in range(4):
-        one = Cloud(cloud.points[row : row + 1], cloud.labels[row : row + 1])
+        one = Dataset(cloud.points[row : row + 1], cloud.labels[row : row + 1])
         assert torch.equal(certified_radius(network, one, L2(1.0)), together[row : row + 1])
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     assert modes == [module.training for module in network.modules()]
@@ -322,7 +322,7 @@ def test_a_point_does_not_depend_on_its_batch_and_the_network_stays_as_it_is() -
 
 def test_a_point_classified_wrong_has_radius_0() -> None:
     network, cloud = drawn("mlp", 0)
-    wrong = Cloud(cloud.points, (cloud.labels + 1) % 3)
+    wrong = Dataset(cloud.points, (cloud.labels + 1) % 3)
     assert not certified_radius(network, wrong, Linf(1.0)).any()
     assert not certified(network, wrong, Linf(0.0)).any()
 
@@ -343,7 +343,7 @@ def test_rounding_certifies_nobody() -> None:
             last.bias[1] += (network(points)[:, 0] - network(points)[:, 1]).median()
             labels = network(points).argmax(1)
             radius = 1e-3
-            flags = certified(network, Cloud(points, labels), Linf(radius, OPEN))
+            flags = certified(network, Dataset(points, labels), Linf(radius, OPEN))
             # The linear part decides: its worst corner, a little within, as single precision sees it.
             slope = ((last.weight[0] - last.weight[1]).double() @ first.weight.double()).sign().float()
             sign = (labels == 0).float()[:, None] * 2 - 1
@@ -378,7 +378,7 @@ def test_tighter_than_intervals_on_a_trained_network() -> None:
             low, high = (middle, high) if lead > 0 else (low, middle)
         return low
 
-    linear = certified_radius(network, Cloud(points[:15], labels[:15]), Linf(2.0, OPEN))
+    linear = certified_radius(network, Dataset(points[:15], labels[:15]), Linf(2.0, OPEN))
     plain = torch.tensor([by_intervals(p, int(y)) for p, y in zip(points[:15], labels[:15], strict=True)]).double()
     # Both searches end a little below what they could prove.
     assert (linear >= 0.98 * plain).all(), list(zip(linear.tolist(), plain.tolist(), strict=True))
@@ -390,7 +390,7 @@ def test_residual_networks_of_18_layers(make: Callable[..., nn.Module]) -> None:
     with Rng.seeded(1).as_global():
         network, points = make(3, 1, 2), torch.rand(1, 1, 8, 8)
     network.eval()
-    cloud = Cloud(points, network(points).argmax(1))
+    cloud = Dataset(points, network(points).argmax(1))
     radius = certified_radius(Single(before_head(network)), cloud, Linf(0.5))
     assert (radius > 0).all()
     for point, label, r in zip(points, cloud.labels, radius, strict=True):
@@ -409,7 +409,7 @@ class Squared(nn.Module):
 
 
 def test_what_cannot_be_certified_is_said() -> None:
-    cloud = Cloud(torch.rand(2, 3), torch.tensor([0, 1]))
+    cloud = Dataset(torch.rand(2, 3), torch.tensor([0, 1]))
 
     def refuse(network: nn.Module, said: str) -> None:
         with pytest.raises(ValueError, match=said):
@@ -424,7 +424,7 @@ def test_what_cannot_be_certified_is_said() -> None:
     hooked[0].register_forward_hook(lambda module, given, found: found + 1)
     refuse(hooked, "has hooks")
     with pytest.raises(ValueError, match="lie in the box"):
-        certified(MLP(3, 4, 2), Cloud(2 + cloud.points, cloud.labels), Linf(0.1))
+        certified(MLP(3, 4, 2), Dataset(2 + cloud.points, cloud.labels), Linf(0.1))
 
 
 def test_bounds_are_the_same_however_a_network_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,7 +438,7 @@ def test_bounds_are_the_same_however_a_network_is_written(monkeypatch: pytest.Mo
     folded = nn.utils.fusion.fuse_conv_bn_eval(first.eval(), norm.eval())
     written = nn.Sequential(first, norm, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), last).eval()
     with torch.no_grad():
-        cloud = Cloud(points, written(points).argmax(1))
+        cloud = Dataset(points, written(points).argmax(1))
     wanted = certified_radius(written, cloud, Linf(0.5))
     assert bool((wanted > 0).all())
     monkeypatch.setattr(bounds, "WORK_PER_LAYER", 2**25)

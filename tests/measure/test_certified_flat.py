@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin import L1, L2, Cloud, Linf, Network, Rng
-from widemargin.conduct.export import write_network
-from widemargin.conduct.model import load_model
+from widemargin import L1, L2, Dataset, Linf, Network, Rng
+from widemargin.io.export import write_network
+from widemargin.io.load import load_model
 from widemargin.measure.certified import certified_radius
 
 NORMS = (Linf, L2, L1)
@@ -41,7 +41,7 @@ FLATTENED: dict[str, Callable[[Tensor], Tensor]] = {
 EXPORTED = [name for name in FLATTENED if name != "view by len"]
 
 
-def flat_first(name: str) -> tuple[nn.Module, nn.Module, Cloud]:
+def flat_first(name: str) -> tuple[nn.Module, nn.Module, Dataset]:
     """A network of images, the same of flat images, and images with its labels."""
     with Rng.seeded(1).as_global():
         first, last, points = nn.Linear(32, 10), nn.Linear(10, 3), torch.rand(3, 2, 4, 4)
@@ -52,12 +52,12 @@ def flat_first(name: str) -> tuple[nn.Module, nn.Module, Cloud]:
         else FlatFirst(FLATTENED[name], first, last)
     )
     with torch.no_grad():
-        return network.eval(), flat, Cloud(points, network(points).argmax(1))
+        return network.eval(), flat, Dataset(points, network(points).argmax(1))
 
 
-def check_as_flat(network: Network | nn.Module, flat: nn.Module, images: Cloud) -> None:
+def check_as_flat(network: Network | nn.Module, flat: nn.Module, images: Dataset) -> None:
     for norm in NORMS:
-        wanted = certified_radius(flat, Cloud(images.points.flatten(1), images.labels), norm(1.0))
+        wanted = certified_radius(flat, Dataset(images.points.flatten(1), images.labels), norm(1.0))
         assert (wanted > 0).all()
         torch.testing.assert_close(certified_radius(network, images, norm(1.0)), wanted, rtol=1e-6, atol=0)
 

@@ -9,18 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from linear_oracle import KINDS, NORMS, known_distances
-from widemargin import L2, MLP, OPEN, UNIT, Cloud, Linf, Network, Rng, Single, at_input
-from widemargin.data.examples import Chosen
-from widemargin.measure.attacks.attack import Attack, Classifier, Noise
-from widemargin.measure.attacks.fmn import FMN
-from widemargin.measure.attacks.nearer import Norm
-from widemargin.measure.attacks.square import Square
-from widemargin.measure.attacks.standard import standard
+from widemargin import L2, MLP, OPEN, UNIT, Dataset, Linf, Network, Rng, Single, at_input
+from widemargin.data.dataset import Subset
 from widemargin.measure.autoattack import autoattack
 from widemargin.measure.curve import Curve, Progress, bisected, robustness
-from widemargin.measure.distance import NOBODY
+from widemargin.measure.distance import NO_ATTACK
 from widemargin.measure.interval import wilson
+from widemargin.perturb.attack import Attack, Classifier, Noise
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.fmn import FMN
+from widemargin.perturb.line_search import Norm
+from widemargin.perturb.square import Square
+from widemargin.perturb.suites import standard
 
 RADII = [0.02 * (i + 1) for i in range(16)]
 BALLS = [Linf(radius) for radius in RADII]
@@ -48,8 +48,8 @@ def test_for_two_linear_classes_the_curve_is_known(norm: Norm) -> None:
     kind = KINDS[0]
     network, cloud = kind.draw(100)
     wrong = torch.arange(100) < 7
-    cloud = Cloud(cloud.points, torch.where(wrong, 1 - cloud.labels, cloud.labels))
-    known = torch.tensor(known_distances(network, Cloud(cloud.points, (network(cloud.points)).argmax(1)), norm, UNIT))
+    cloud = Dataset(cloud.points, torch.where(wrong, 1 - cloud.labels, cloud.labels))
+    known = torch.tensor(known_distances(network, Dataset(cloud.points, (network(cloud.points)).argmax(1)), norm, UNIT))
     # Between the points, so that rounding cannot matter.
     between = known.sort().values
     radii = ((between[5:-5:6] + between[6:-4:6]) / 2).tolist()
@@ -79,13 +79,13 @@ class Straight:
         return inputs + self.ball.project(self.ball.radius * self.ball.steepest(gradient), inputs)
 
 
-def bumpy() -> tuple[Network, Cloud]:
+def bumpy() -> tuple[Network, Dataset]:
     with Rng.seeded(2).as_global():
         network = Single(at_input(MLP(4, 32, 3)))
         points = torch.rand(150, 4)
         labels = network(points).argmax(1)
     labels[::10] = (labels[::10] + 1) % 3
-    return network, Cloud(points, labels)
+    return network, Dataset(points, labels)
 
 
 def test_nested_balls_say_the_same_as_each_ball_alone() -> None:
@@ -116,7 +116,7 @@ def test_a_place_that_is_found_decides_all_radii_from_its_distance_on() -> None:
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[-1.0], [1.0]]))
         layer.bias.zero_()
-    cloud = Cloud(torch.tensor([[-0.35], [-3.5], [0.2]]), torch.zeros(3, dtype=torch.int64))
+    cloud = Dataset(torch.tensor([[-0.35], [-3.5], [0.2]]), torch.zeros(3, dtype=torch.int64))
     balls = [L2(0.1 * (i + 1), OPEN) for i in range(15)]
     curve = robustness(Single(at_input(layer)), cloud, balls, lambda ball: [Straight(ball)])
     assert curve.points.distance[:2].tolist() == [pytest.approx(0.35, rel=1e-4), math.inf]
@@ -142,7 +142,7 @@ def test_a_place_is_believed_more_than_an_attack_that_failed() -> None:
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[-1.0], [1.0]]))
         layer.bias.zero_()
-    cloud = Cloud(torch.tensor([[-0.35]]), torch.zeros(1, dtype=torch.int64))
+    cloud = Dataset(torch.tensor([[-0.35]]), torch.zeros(1, dtype=torch.int64))
     balls = [L2(0.1 * (i + 1), OPEN) for i in range(15)]
     curve = robustness(Single(at_input(layer)), cloud, balls, lambda ball: [FarOnly(ball)])
     assert (curve.low.item(), curve.high.item()) == pytest.approx((0.3, 0.4))
@@ -166,7 +166,7 @@ def test_an_interrupted_evaluation_goes_on_to_the_same_end() -> None:
 @pytest.mark.parametrize("rows", [1, 7])
 def test_a_point_does_not_depend_on_its_batch(rows: int) -> None:
     network, cloud = bumpy()
-    network, cloud = network.double(), Cloud(cloud.points[:8].double(), cloud.labels[:8])
+    network, cloud = network.double(), Dataset(cloud.points[:8].double(), cloud.labels[:8])
     same(robustness(network, cloud, BALLS, attacks, rows=rows), robustness(network, cloud, BALLS, attacks))
 
 
@@ -188,7 +188,7 @@ def test_who_broke_a_point_is_known() -> None:
     curve = robustness(network, cloud, BALLS, lambda ball: [OneSide(ball, True), OneSide(ball, False)])
     broken = (curve.points.breaks < len(BALLS)) & (curve.points.distance > 0)
     assert 20 < int(broken.sum()) < 135
-    assert bool((curve.points.by[~broken] == NOBODY).all())
+    assert bool((curve.points.by[~broken] == NO_ATTACK).all())
     assert torch.equal(curve.points.by[broken], (cloud.points[broken, 0] >= 0.5).long())
 
 
@@ -198,12 +198,12 @@ def test_in_one_ball_it_is_what_the_attacks_in_turn_say() -> None:
     curve, alone = robustness(network, cloud, [ball], attacks), autoattack(network, cloud, ball, attacks(ball))
     assert torch.equal(curve.points.breaks == 1, alone.standing)
     # There 0 is for points that are wrong where they are; here it is the first attack, and those are nobody's.
-    assert torch.equal(curve.points.by, torch.where(alone.broken_by > 0, alone.broken_by - 1, NOBODY))
+    assert torch.equal(curve.points.by, torch.where(alone.broken_by > 0, alone.broken_by - 1, NO_ATTACK))
     assert len(set(curve.points.by.tolist())) == 3
 
 
 def test_by_default_the_attacks_are_the_standard_ensemble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("widemargin.measure.attacks.standard.Square", lambda ball: Square(ball, 200))
+    monkeypatch.setattr("widemargin.perturb.suites.Square", lambda ball: Square(ball, 200))
     kind = KINDS[4]
     network, cloud = kind.draw(12)
     known = torch.tensor(known_distances(network, cloud, Linf, OPEN))
@@ -214,7 +214,7 @@ def test_by_default_the_attacks_are_the_standard_ensemble(monkeypatch: pytest.Mo
     # All four on who stands, and on nobody else: Square, the last, breaks nothing that the gradients leave.
     assert torch.equal(curve.points.attacks == 4, known > ball.radius)
     three = autoattack(network, cloud, ball, standard(ball, 2)[:3])
-    assert torch.equal(curve.points.by, torch.where(three.standing, NOBODY, three.broken_by - 1))
+    assert torch.equal(curve.points.by, torch.where(three.standing, NO_ATTACK, three.broken_by - 1))
 
 
 def same(one: Curve, other: Curve) -> None:
@@ -245,7 +245,7 @@ def test_a_certificate_that_a_place_refutes_is_an_error() -> None:
     # Also where what is known leaves nothing to attack, and by its number in the data.
     known = {"known_below": torch.full((1,), 0.9), "known_above": torch.full((1,), 0.1)}
     with pytest.raises(ValueError, match=r"^point 7 is certified up to 0.9, but a wrong place was found at 0.1"):
-        robustness(network, Chosen(Chosen(cloud, torch.arange(3, 20)), torch.tensor([4])), BALLS, attacks, **known)
+        robustness(network, Subset(Subset(cloud, torch.arange(3, 20)), torch.tensor([4])), BALLS, attacks, **known)
 
 
 def test_brackets_are_as_narrow_as_asked() -> None:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from widemargin import L1, L2, MLP, OPEN, Box, Cloud, Ensemble, Linf, Network, Rng, Single, at_input
+from widemargin import L1, L2, MLP, OPEN, Box, Dataset, Ensemble, Linf, Network, Rng, Single, at_input
 from widemargin.measure import diagnostics as d
-from widemargin.measure.diagnostics import every, strength
+from widemargin.measure.diagnostics import strength
+from widemargin.measure.diagnostics import suite as every
 from widemargin.perturb.balls import Ball
 
 ROWS = 80
@@ -27,18 +28,18 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strength, "_DRAWS", 8)
 
 
-def blobs(classes: int, *shape: int) -> Cloud:
+def blobs(classes: int, *shape: int) -> Dataset:
     """Classes around points of their own, in the unit box."""
     labels = torch.arange(ROWS) % classes
     centers = 0.3 + 0.4 * Rng.seeded(1).uniform(torch.empty(classes, *shape))
     noise = Rng.seeded(2).normal(torch.empty(ROWS, *shape))
-    return Cloud((centers[labels] + 0.06 * noise).clamp(0, 1), labels)
+    return Dataset((centers[labels] + 0.06 * noise).clamp(0, 1), labels)
 
 
 FLAT, IMAGES = blobs(3, 12), blobs(4, 1, 6, 6)
 
 
-def trained(module: nn.Module, cloud: Cloud, steps: int = 60) -> nn.Module:
+def trained(module: nn.Module, cloud: Dataset, steps: int = 60) -> nn.Module:
     optimizer = torch.optim.Adam(module.parameters(), 0.02)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -97,7 +98,7 @@ def stairs(points: Tensor) -> Tensor:
     return (points * 8).round() / 8
 
 
-HEALTHY: list[tuple[str, Callable[[], Network], Cloud, Ball]] = [
+HEALTHY: list[tuple[str, Callable[[], Network], Dataset, Ball]] = [
     ("linear", lambda: single(linear()), FLAT, BALL),
     ("mlp", lambda: single(mlp()), FLAT, BALL),
     ("mlp l2 open", lambda: single(mlp()), FLAT, L2(0.3, OPEN)),
@@ -106,7 +107,7 @@ HEALTHY: list[tuple[str, Callable[[], Network], Cloud, Ball]] = [
     ("conv l2", lambda: single(conv()), IMAGES, L2(0.4)),
     ("ensemble", lambda: Ensemble([mlp(), linear()]).eval(), FLAT, BALL),
     ("log-softmax", lambda: planted(after=lambda z: z.log_softmax(-1)), FLAT, BALL),
-    ("two classes", lambda: planted(after=lambda z: z[:, :2]), Cloud(FLAT.points, FLAT.labels % 2), BALL),
+    ("two classes", lambda: planted(after=lambda z: z[:, :2]), Dataset(FLAT.points, FLAT.labels % 2), BALL),
 ]
 
 
@@ -115,7 +116,7 @@ def verdicts(findings: tuple[d.Finding, ...]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("build", "cloud", "ball"), [row[1:] for row in HEALTHY], ids=[row[0] for row in HEALTHY])
-def test_healthy_networks_are_fine(build: Callable[[], Network], cloud: Cloud, ball: Ball) -> None:
+def test_healthy_networks_are_fine(build: Callable[[], Network], cloud: Dataset, ball: Ball) -> None:
     seen: list[d.Finding] = []
     curve = [(0.0, 1.0, ROWS), (0.1, 0.5, ROWS), (0.2, 0.1, ROWS)]
     findings = d.all_findings(build(), cloud, ball, curve, [build()], tick=seen.append)
@@ -175,14 +176,14 @@ def test_modes() -> None:
     assert "head.1" not in finding.evidence
     network.train()
     assert "head.1, head.4" in d.modes(network, IMAGES).evidence
-    one = Cloud(IMAGES.points[:1], IMAGES.labels[:1])
+    one = Dataset(IMAGES.points[:1], IMAGES.labels[:1])
     assert d.modes(network, one).verdict == "suspicious"
     assert d.modes(single(nn.BatchNorm1d(12, track_running_stats=False)), FLAT).verdict == "wrong"
     assert d.modes(Single(at_input(copy.deepcopy(mlp()))).train(), FLAT).verdict == "fine"
 
 
 def test_inputs_in_box() -> None:
-    pixels = Cloud(255 * FLAT.points, FLAT.labels)
+    pixels = Dataset(255 * FLAT.points, FLAT.labels)
     finding = d.inputs_in_box(pixels, BALL)
     assert (finding.verdict, finding.numbers["share_outside"]) == ("wrong", 1.0)
     assert finding.numbers["highest"] > 100
@@ -288,6 +289,6 @@ def test_the_network_and_the_global_generator_stay_as_they_are() -> None:
 
 def test_one_network_at_a_time() -> None:
     network = single(linear())
-    network.abreast = 2
-    with pytest.raises(ValueError, match="2 abreast"):
+    network.replicas = 2
+    with pytest.raises(ValueError, match="2 replicas"):
         d.all_findings(network, FLAT, BALL)

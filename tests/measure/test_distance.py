@@ -9,15 +9,15 @@ from torch import nn
 
 from digits import conv_net
 from linear_oracle import KINDS, NORMS, Kind, known_distances
-from widemargin import L1, L2, MLP, OPEN, UNIT, Cloud, Ensemble, FromSklearn, Linf, Network, Rng, Single, at_input
+from widemargin import L1, L2, MLP, OPEN, UNIT, Dataset, Ensemble, FromSklearn, Linf, Network, Rng, Single, at_input
 from widemargin.measure.accuracy import right
-from widemargin.measure.attacks.bisected import BisectedAPGD
-from widemargin.measure.attacks.ddn import DDN
-from widemargin.measure.attacks.fab import ShortestFAB
-from widemargin.measure.attacks.fmn import FMN
-from widemargin.measure.attacks.nearer import Norm
-from widemargin.measure.distance import NOBODY, Distances, distances, shortest_attacks, starts_of
+from widemargin.measure.distance import NO_ATTACK, Distances, distances, shortest_attacks, starts_of
 from widemargin.measure.margin import margins
+from widemargin.perturb.bisected_apgd import BisectedAPGD
+from widemargin.perturb.ddn import DDN
+from widemargin.perturb.fab import ShortestFAB
+from widemargin.perturb.fmn import FMN
+from widemargin.perturb.line_search import Norm
 
 
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
@@ -29,14 +29,14 @@ def test_for_linear_classifiers_the_answer_is_known(kind: Kind, norm: Norm) -> N
     # The default where it is hardest, many classes and scales; elsewhere little is enough.
     little = (FMN(norm, kind.box, 10, targets=1),)
     attacks = None if kind.classes > 2 and kind.name == "table" else little
-    found = distances(network, Cloud(cloud.points, labels), norm, kind.box, attacks)
+    found = distances(network, Dataset(cloud.points, labels), norm, kind.box, attacks)
     assert bool((found.distance[wrong] == 0).all())
     ratio = (found.distance.double().numpy() / known_distances(network, cloud, norm, kind.box))[~wrong.numpy()]
     assert ratio.min() > 0.999
     assert np.quantile(ratio, 0.99) < 1.01
     kind.box.check(found.places)
     for rows in (1, 7, 60):
-        assert not right(network, Cloud(found.places, labels), rows).any()
+        assert not right(network, Dataset(found.places, labels), rows).any()
 
 
 @pytest.mark.parametrize("norm", [Linf, L1])
@@ -50,7 +50,7 @@ def test_points_next_to_the_boundary_are_not_pushed_far_beyond_it(norm: Norm) ->
     assert ratio.min() > 0.999
 
 
-def moons() -> tuple[Network, Cloud]:
+def moons() -> tuple[Network, Dataset]:
     cloud = FromSklearn("moons", count=60, noise=0.1).draw()
     with Rng.seeded(0).as_global():
         network = Single(at_input(MLP(2, 32, 32, 2)))
@@ -76,11 +76,11 @@ def test_in_the_plane_it_is_the_margin_that_the_grid_sees() -> None:
 FEW = (DDN(UNIT, 8), FMN(L2, UNIT, 8), BisectedAPGD(L2, UNIT, 5, 3))
 
 
-def small(rows: int = 16) -> tuple[Network, Cloud]:
+def small(rows: int = 16) -> tuple[Network, Dataset]:
     with Rng.seeded(2).as_global():
         network = Single(at_input(MLP(4, 32, 3))).double()
         points = torch.rand(rows, 4, dtype=torch.float64)
-    return network, Cloud(points, network(points).argmax(1))
+    return network, Dataset(points, network(points).argmax(1))
 
 
 @pytest.mark.parametrize("rows", [1, 15])
@@ -108,23 +108,23 @@ def test_the_same_seed_finds_the_same_and_more_attacks_find_no_less() -> None:
 def test_every_place_is_as_far_as_it_says_in_the_box_and_wrong(norm: Norm) -> None:
     network, inputs, labels = conv_net(40)
     shifted = torch.where(torch.arange(40) < 4, (labels + 1) % 10, labels)
-    found = distances(Single(at_input(network)), Cloud(inputs, shifted), norm, UNIT, (FMN(norm, UNIT, 20),))
+    found = distances(Single(at_input(network)), Dataset(inputs, shifted), norm, UNIT, (FMN(norm, UNIT, 20),))
     UNIT.check(found.places)
     torch.testing.assert_close(norm(0.0).norm(found.places - inputs), found.distance)
     for alone in range(40):
         assert int(network(found.places[alone : alone + 1]).argmax()) != int(shifted[alone])
-    assert bool((found.distance[:4] == 0).all() and (found.by[:4] == NOBODY).all())
+    assert bool((found.distance[:4] == 0).all() and (found.by[:4] == NO_ATTACK).all())
     assert found.misclassified == 0.1
     assert found.unbroken == 0
 
 
 def test_the_default_attacks_find_more_than_the_best_of_them() -> None:
     network, inputs, labels = conv_net(40)
-    found = distances(Single(at_input(network)), Cloud(inputs, labels), L1)
+    found = distances(Single(at_input(network)), Dataset(inputs, labels), L1)
     assert len(found.attacks) == 4
     assert found.unbroken == 0
     assert sum(count > 0 for count in found.found_by.values()) > 1
-    alone = distances(Single(at_input(network)), Cloud(inputs, labels), L1, attacks=found.attacks[:1])
+    alone = distances(Single(at_input(network)), Dataset(inputs, labels), L1, attacks=found.attacks[:1])
     # Rows of another batch may be rounded otherwise.
     assert bool((found.distance <= 1.001 * alone.distance).all())
     assert bool((found.distance < 0.99 * alone.distance).any())
@@ -150,7 +150,7 @@ def test_the_network_stays_as_it_is() -> None:
     with Rng.seeded(1).as_global():
         layers = [nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(), nn.Linear(8, 3)]
         network = Single(at_input(nn.Sequential(*layers)))
-        cloud = Cloud(torch.randn(20, 2), torch.arange(20) % 3)
+        cloud = Dataset(torch.randn(20, 2), torch.arange(20) % 3)
     network.train()
     before, chance = copy.deepcopy(network.state_dict()), torch.get_rng_state()
     distances(network, cloud, Linf, OPEN, (FMN(Linf, OPEN, 5), ShortestFAB(Linf(1.0, OPEN), 2, 5)))
@@ -164,7 +164,7 @@ def test_an_ensemble_is_measured_as_it_answers() -> None:
     with Rng.seeded(1).as_global():
         network = Ensemble([MLP(2, 8, 3) for _ in range(3)])
         points = torch.randn(20, 2)
-    cloud = Cloud(points, network(points).argmax(1))
+    cloud = Dataset(points, network(points).argmax(1))
     found = distances(network, cloud, L2, OPEN, attacks := (FMN(L2, OPEN, 20),))
     reached = found.distance < math.inf
     assert reached.any()
@@ -177,7 +177,7 @@ def test_without_a_boundary_nothing_is_found() -> None:
     with torch.no_grad():
         layer.weight.zero_()
         layer.bias.copy_(torch.tensor([1.0, 0.0]))
-    cloud = Cloud(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]))
+    cloud = Dataset(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]))
     done: list[int] = []
     for norm in NORMS:
         found = distances(Single(at_input(layer)), cloud, norm, OPEN, (FMN(norm, OPEN, 10),), rows=3, tick=done.append)
@@ -189,7 +189,7 @@ def test_without_a_boundary_nothing_is_found() -> None:
 
 def test_the_distribution_is_of_all_points() -> None:
     distance = torch.tensor([0.0, 4.0, 1.0, math.inf, 2.0])
-    nobody = torch.full((5,), NOBODY)
+    nobody = torch.full((5,), NO_ATTACK)
     found = Distances(distance, torch.zeros(5, 2), nobody, L1, OPEN, (FMN(L1, OPEN),), 0)
     assert (found.n, found.min, found.median, found.mean) == (5, 0, 2, math.inf)
     assert found.quantiles == {0.05: 0, 0.25: 1, 0.5: 2, 0.75: 4, 0.95: math.inf}
@@ -203,7 +203,7 @@ def test_what_cannot_be_measured_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^distances need at least one attack, got none"):
         distances(network, cloud, L2, UNIT, ())
     with pytest.raises(ValueError, match=r"^points must lie in the box \[0, 1\]"):
-        distances(network, Cloud(cloud.points + 1, cloud.labels), L2)
+        distances(network, Dataset(cloud.points + 1, cloud.labels), L2)
 
 
 def test_a_module_that_is_no_network_is_refused() -> None:

@@ -9,15 +9,15 @@ from exact_margins import TABLES, Array, box_of, exact_margins, least_distance, 
 from torch import nn
 
 from linear_oracle import NORMS, shortest_climb
-from widemargin import L1, L2, OPEN, UNIT, Box, Cloud, Linf, Rng, Single, at_input
-from widemargin.measure.attacks.nearer import Norm
+from widemargin import L1, L2, OPEN, UNIT, Box, Dataset, Linf, Rng, Single, at_input
 from widemargin.measure.distance import distances
 from widemargin.networks.mlp import MLP
+from widemargin.perturb.line_search import Norm
 
 ORDER = {Linf: np.inf, L2: 2, L1: 1}
 
 
-def drawn() -> tuple[Single, Cloud]:
+def drawn() -> tuple[Single, Dataset]:
     """A network of the plane that gives both answers."""
     with Rng.seeded(4).as_global():
         network, points = MLP(2, 6, 2).double(), torch.rand(60, 2).double()
@@ -25,7 +25,7 @@ def drawn() -> tuple[Single, Cloud]:
     with torch.no_grad():
         lead = network(points).diff(dim=1)
         last.bias[1] -= lead.median()
-        return Single(at_input(network)), Cloud(points, network(points).argmax(1))
+        return Single(at_input(network)), Dataset(points, network(points).argmax(1))
 
 
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
@@ -57,7 +57,7 @@ def test_least_distances_are_those_of_known_planes() -> None:
 def ratios(name: str, norm: Norm, boxed: bool, seed: int, rows: int) -> Array:
     network, cloud = table(name, seed)
     box = box_of(cloud) if boxed else OPEN
-    found = distances(network, Cloud(cloud.points[:rows], cloud.labels[:rows]), norm, box)
+    found = distances(network, Dataset(cloud.points[:rows], cloud.labels[:rows]), norm, box)
     return found.distance.double().numpy() / exact_margins(network, cloud, rows, norm, box)  # type: ignore[no-any-return]
 
 

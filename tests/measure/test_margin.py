@@ -7,11 +7,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from widemargin import Cloud, Network, Rng, Single, TwoGaussians, at_input, margins
+from widemargin import Dataset, Network, Rng, Single, TwoGaussians, at_input, margins
 from widemargin.measure.boundary import Window, lead, log_probs, zero_lines
 
 POINTS = 2 * Rng.seeded(0).uniform(torch.empty(12, 2)) - 1
-CLOUD = Cloud(POINTS, torch.arange(12) % 2)
+CLOUD = Dataset(POINTS, torch.arange(12) % 2)
 
 
 def linear(weight: list[list[float]], bias: list[float]) -> Network:
@@ -62,11 +62,11 @@ def test_margins_in_linf_are_shorter_by_the_l1_norm_of_the_normal(angle: float) 
     normal = np.array([math.cos(angle), math.sin(angle)])
     points = 0.3 * CLOUD.points
     signed = points.double().numpy() @ normal / np.abs(normal).sum()
-    found = margins(linear([[0.0, 0.0], normal.tolist()], [0.0, 0.0]), Cloud(points, CLOUD.labels), 41, p=math.inf)
+    found = margins(linear([[0.0, 0.0], normal.tolist()], [0.0, 0.0]), Dataset(points, CLOUD.labels), 41, p=math.inf)
     reached = np.abs(signed) < 0.1
     assert reached.sum() > 1
     np.testing.assert_allclose(found.margin[reached], np.where(CLOUD.labels == 1, signed, -signed)[reached], atol=1e-6)
-    np.testing.assert_allclose(found.best, Cloud(points, CLOUD.labels).best_margins(math.inf).double(), atol=1e-6)
+    np.testing.assert_allclose(found.best, Dataset(points, CLOUD.labels).best_margins(math.inf).double(), atol=1e-6)
 
 
 def test_margins_of_a_circle_in_linf_are_those_of_a_dense_search() -> None:
@@ -84,7 +84,7 @@ def test_margins_in_other_norms_are_refused() -> None:
 
 def test_three_classes_have_margins_to_the_nearest_of_their_rivals() -> None:
     """Three sectors: x is ahead, -x is ahead, or y is ahead of both."""
-    cloud = Cloud(torch.tensor([[0.8, 0.1], [-0.7, 0.0], [0.0, 0.9], [0.1, -0.8]]), torch.tensor([0, 1, 2, 0]))
+    cloud = Dataset(torch.tensor([[0.8, 0.1], [-0.7, 0.0], [0.0, 0.9], [0.1, -0.8]]), torch.tensor([0, 1, 2, 0]))
     network = linear([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], [0.0, 0.0, 0.0])
     diagonal = math.sqrt(0.5)
     expected = [0.7 * diagonal, 0.7 * diagonal, 0.9 * diagonal, 0.1]
@@ -93,7 +93,7 @@ def test_three_classes_have_margins_to_the_nearest_of_their_rivals() -> None:
 
 @pytest.mark.parametrize(("winner", "signs"), [(0, [1, -1]), (1, [-1, 1])])
 def test_without_a_boundary_margins_are_infinite_and_errors_still_count(winner: int, signs: list[int]) -> None:
-    cloud = Cloud(torch.tensor([[0.0, 0.0], [1.0, 1.0]]), torch.tensor([0, 1]))
+    cloud = Dataset(torch.tensor([[0.0, 0.0], [1.0, 1.0]]), torch.tensor([0, 1]))
     network = linear([[0.0, 0.0], [0.0, 0.0]], [1.0 - winner, float(winner)])
     measured = margins(network, cloud, resolution=21)
     assert measured.margin.tolist() == [sign * math.inf for sign in signs]
@@ -102,7 +102,7 @@ def test_without_a_boundary_margins_are_infinite_and_errors_still_count(winner: 
 
 def test_summaries_are_shares_of_the_best_margins() -> None:
     """Four points on a line, classes at -1 and -3 against +1 and +2: best margins 1, 2, 1 and 1.5."""
-    cloud = Cloud(torch.tensor([[-1.0, 0.0], [-3.0, 0.1], [1.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 0, 1, 1]))
+    cloud = Dataset(torch.tensor([[-1.0, 0.0], [-3.0, 0.1], [1.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 0, 1, 1]))
     measured = margins(linear([[0.0, 0.0], [1.0, 0.0]], [0.0, 0.5]), cloud, resolution=51)
     np.testing.assert_allclose(measured.margin, [0.5, 2.5, 1.5, 2.5], atol=1e-6)
     np.testing.assert_allclose(measured.share, [0.5, 1.0, 1.0, 1.0], atol=1e-6)
@@ -131,7 +131,7 @@ def test_answers_keep_the_shape_of_the_points() -> None:
 
 
 def test_the_window_holds_the_cloud_and_its_rim() -> None:
-    cloud = Cloud(torch.tensor([[0.0, 0.0], [2.0, 1.0]]), torch.tensor([0, 1]))
+    cloud = Dataset(torch.tensor([[0.0, 0.0], [2.0, 1.0]]), torch.tensor([0, 1]))
     assert Window.around(cloud, pad=0.5) == Window(-0.5, 2.5, -0.5, 1.5)
     rim = 1.1 * math.sqrt(5) / 2
     assert Window.around(cloud).left == pytest.approx(-rim)
@@ -150,10 +150,13 @@ def test_zero_lines_run_where_values_change_sign() -> None:
     ("cloud", "message"),
     [
         (TwoGaussians().draw(), "the boundary is drawn in the plane: points must have 2 features, got 1"),
-        (Cloud(POINTS, torch.zeros(12, dtype=torch.int64)), "a boundary lies between classes: the cloud must hold at"),
+        (
+            Dataset(POINTS, torch.zeros(12, dtype=torch.int64)),
+            "a boundary lies between classes: the cloud must hold at",
+        ),
     ],
     ids=["one feature", "one class"],
 )
-def test_clouds_without_a_boundary_to_draw_are_refused(cloud: Cloud, message: str) -> None:
+def test_clouds_without_a_boundary_to_draw_are_refused(cloud: Dataset, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
         Window.around(cloud)

@@ -1,17 +1,17 @@
 import pytest
 import torch
 
-from widemargin.data.labelled import Labelled, Origin
+from widemargin.data.dataset import Dataset, Origin
 from widemargin.measure.neighbors import nearest_of_another_class, nearest_of_another_class_linf
 
 NOWHERE = Origin("made up", "none")
 
 
-def examples(rows: int, classes: int) -> Labelled:
+def examples(rows: int, classes: int) -> Dataset:
     rng = torch.Generator().manual_seed(rows)
     stored = torch.randint(0, 256, (rows, 3, 5, 5), generator=rng, dtype=torch.uint8)
     labels = torch.randint(0, classes, (rows,), generator=rng)
-    return Labelled(stored, labels, tuple(range(classes)), NOWHERE, white=255)
+    return Dataset(stored, labels, tuple(range(classes)), NOWHERE, white=255)
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 7, 100])
@@ -36,7 +36,7 @@ def test_in_linf_too(shape: tuple[int, ...], rows_at_once: int) -> None:
         torch.rand(150, *(1 for _ in shape), generator=rng) * 150 + 100 * torch.rand(150, *shape, generator=rng)
     ).byte()
     labels = torch.randint(0, 3, (150,), generator=rng)
-    found = Labelled(stored, labels, (0, 1, 2), NOWHERE, white=255)
+    found = Dataset(stored, labels, (0, 1, 2), NOWHERE, white=255)
     flat = found.points.flatten(1)
     distances = torch.cdist(flat, flat, p=torch.inf)
     distances[labels[:, None] == labels] = torch.inf
@@ -49,12 +49,12 @@ def test_in_linf_too(shape: tuple[int, ...], rows_at_once: int) -> None:
 
 def test_a_copy_with_another_label_is_at_distance_zero() -> None:
     stored = torch.full((2, 1, 4, 4), 200, dtype=torch.uint8)
-    twins = Labelled(stored, torch.tensor([0, 1]), ("a", "b"), NOWHERE, white=255)
+    twins = Dataset(stored, torch.tensor([0, 1]), ("a", "b"), NOWHERE, white=255)
     assert nearest_of_another_class(twins).distance.tolist() == [0.0, 0.0]
     assert nearest_of_another_class_linf(twins).distance.tolist() == [0.0, 0.0]
 
 
 def test_one_class_has_no_other() -> None:
-    alone = Labelled(torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64), ("only",), NOWHERE)
+    alone = Dataset(torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64), ("only",), NOWHERE)
     with pytest.raises(ValueError, match="needs at least 2 classes, got 1"):
         nearest_of_another_class(alone)

@@ -8,7 +8,7 @@ from widemargin import (
     L2,
     OPEN,
     Ascent,
-    Cloud,
+    Dataset,
     Fixed,
     InBall,
     Linf,
@@ -45,9 +45,9 @@ def test_for_a_line_the_answer_is_known(ball: Ball) -> None:
     reach = ball.radius * ball.dual_norm(torch.tensor([[1.0, 2.0]], dtype=torch.float64))
     known = (POINTS @ WEIGHT.T).abs()[:, 0] > reach
     assert 0 < known.sum() < 60
-    assert torch.equal(robust(line(), Cloud(POINTS, LABELS), pgd_attack(ball, ball.radius, 5)), known)
+    assert torch.equal(robust(line(), Dataset(POINTS, LABELS), pgd_attack(ball, ball.radius, 5)), known)
     wrong = 1 - LABELS
-    assert robust_accuracy(line(), Cloud(POINTS, wrong), pgd_attack(ball, ball.radius, 5)) == 0
+    assert robust_accuracy(line(), Dataset(POINTS, wrong), pgd_attack(ball, ball.radius, 5)) == 0
 
 
 def deep() -> Network:
@@ -57,7 +57,7 @@ def deep() -> Network:
 
 
 RANDOM = Search(perturbed_loss, L2(0.5, OPEN), Ascent(Uniform(1, 3), Steepest(0.2), InBall()))
-CLOUD = Cloud(POINTS, torch.arange(60) % 3)
+CLOUD = Dataset(POINTS, torch.arange(60) % 3)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 59])

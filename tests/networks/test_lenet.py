@@ -3,9 +3,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from widemargin.networks.blocks import _places, fits, pooled_convolution
+from widemargin.fast.blocks import _places, fits, pooled_convolution
 from widemargin.networks.lenet import LeNet
-from widemargin.networks.named import LeNetShape
+from widemargin.networks.named import LeNetSpec
 
 
 def noise(*shape: int) -> Tensor:
@@ -13,7 +13,7 @@ def noise(*shape: int) -> Tensor:
 
 
 def build(**sizes: int) -> LeNet:
-    return LeNetShape(**sizes).build(torch.Generator().manual_seed(0))
+    return LeNetSpec(**sizes).build(torch.Generator().manual_seed(0))
 
 
 def count(network: torch.nn.Module) -> int:
@@ -57,7 +57,7 @@ def test_capacity_multiplies_both_convolutions_and_the_first_linear_layer(capaci
     assert network(noise(2, 1, 28, 28)).shape == (2, 10)
 
 
-@pytest.mark.parametrize("make", [LeNet, LeNetShape])
+@pytest.mark.parametrize("make", [LeNet, LeNetSpec])
 def test_refuses_sizes_that_cannot_work(make):
     with pytest.raises(ValueError, match="side must be >= 4, got 3: enlarge or pad"):
         make(side=3)

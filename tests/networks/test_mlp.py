@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from widemargin import MLP, Widths
+from widemargin import MLP, MLPSpec
 from widemargin.networks.mlp import StackedMLP
 
 
@@ -21,7 +21,7 @@ def test_widths_that_make_no_network_are_refused(widths: tuple[int, ...]) -> Non
 def test_weights_are_drawn_from_the_callers_generator_within_torchs_bounds() -> None:
     before = torch.get_rng_state()
     with torch.random.fork_rng():
-        first, again, other = (Widths((16, 64, 2)).build(torch.Generator().manual_seed(s)) for s in (0, 0, 1))
+        first, again, other = (MLPSpec((16, 64, 2)).build(torch.Generator().manual_seed(s)) for s in (0, 0, 1))
     assert torch.equal(torch.get_rng_state(), before)
     for a, b, c in zip(first.parameters(), again.parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b)

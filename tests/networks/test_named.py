@@ -6,15 +6,15 @@ import torch
 from torch import Generator, nn
 
 from widemargin.networks.lenet import LeNet
-from widemargin.networks.named import NAMED, DropoutResNetShape, LeNetShape, ResNetShape, drawn, named
+from widemargin.networks.named import NAMED, DropoutResNetSpec, LeNetSpec, ResNetSpec, drawn, named
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
 
 SMALL = [
-    LeNetShape(side=8),
-    LeNetShape(classes=3, channels=2, capacity=2),
-    ResNetShape(width=4),
-    ResNetShape(classes=100, channels=1, width=2, he_normal=True),
-    DropoutResNetShape(width=4, dropout=0.5),
+    LeNetSpec(side=8),
+    LeNetSpec(classes=3, channels=2, capacity=2),
+    ResNetSpec(width=4),
+    ResNetSpec(classes=100, channels=1, width=2, he_normal=True),
+    DropoutResNetSpec(width=4, dropout=0.5),
 ]
 
 
@@ -36,9 +36,9 @@ def test_weights_come_from_the_generator_and_nothing_else(shape):
 @pytest.mark.parametrize(
     ("shape", "make"),
     [
-        (LeNetShape(), LeNet),
-        (ResNetShape(width=4), lambda: PreActResNet18(width=4)),
-        (DropoutResNetShape(width=4), lambda: DropoutResNet18(width=4)),
+        (LeNetSpec(), LeNet),
+        (ResNetSpec(width=4), lambda: PreActResNet18(width=4)),
+        (DropoutResNetSpec(width=4), lambda: DropoutResNet18(width=4)),
     ],
     ids=["LeNet", "ResNet", "DropoutResNet"],
 )
@@ -55,7 +55,7 @@ def test_weights_are_those_that_torch_itself_would_draw(shape, make):
 
 
 def test_he_normal_keeps_the_variance_of_gradients():
-    network = ResNetShape(width=16, he_normal=True).build(Generator().manual_seed(0))
+    network = ResNetSpec(width=16, he_normal=True).build(Generator().manual_seed(0))
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             fan_out = module.out_channels * math.prod(module.kernel_size)
@@ -73,9 +73,9 @@ def test_he_normal_keeps_the_variance_of_gradients():
 
 
 def test_names_stand_for_the_papers_networks():
-    assert named("lenet") == LeNetShape()
+    assert named("lenet") == LeNetSpec()
     assert named("resnet18-he") == replace(named("resnet18"), he_normal=True)
-    assert named("resnet18-dropout") == DropoutResNetShape(dropout=0.2)
+    assert named("resnet18-dropout") == DropoutResNetSpec(dropout=0.2)
     with pytest.raises(ValueError, match=r"must be one of lenet, resnet18, .*, got 'alexnet'"):
         named("alexnet")
 

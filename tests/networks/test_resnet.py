@@ -3,19 +3,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from widemargin.networks.named import DropoutResNetShape, ResNetShape
+from widemargin.networks.named import DropoutResNetSpec, ResNetSpec
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.dropout import MCDropout
 
-THIN = [ResNetShape(width=4), ResNetShape(width=4, he_normal=True), DropoutResNetShape(width=4)]
+THIN = [ResNetSpec(width=4), ResNetSpec(width=4, he_normal=True), DropoutResNetSpec(width=4)]
 
 
 def noise(*shape: int) -> Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(1))
 
 
-def build(shape: ResNetShape | DropoutResNetShape) -> nn.Module:
+def build(shape: ResNetSpec | DropoutResNetSpec) -> nn.Module:
     return shape.build(torch.Generator().manual_seed(0))
 
 
@@ -50,7 +50,7 @@ def test_gradients_reach_all_parameters(shape):
     assert all(p.grad is not None and p.grad.any() for p in network.parameters())
 
 
-@pytest.mark.parametrize("shape", [ResNetShape(3, 1, 8), DropoutResNetShape(3, 1, 8)], ids=repr)
+@pytest.mark.parametrize("shape", [ResNetSpec(3, 1, 8), DropoutResNetSpec(3, 1, 8)], ids=repr)
 @pytest.mark.parametrize("side", [8, 28, 32])
 def test_classes_channels_and_width_are_free(shape, side):
     network = build(shape).eval()
@@ -88,7 +88,7 @@ def with_lively_norms(network: nn.Module) -> dict[str, Tensor]:
 
 
 def test_preactivation_computes_the_published_architecture():
-    network = build(ResNetShape(width=4)).double()
+    network = build(ResNetSpec(width=4)).double()
     state, images = with_lively_norms(network), noise(2, 3, 32, 32).double()
     z = conv_of(state, "encoder.stem", images)
     for name, stride, projected in blocks():
@@ -105,7 +105,7 @@ def test_preactivation_computes_the_published_architecture():
 
 
 def test_dropout_network_computes_the_papers_table():
-    network = build(DropoutResNetShape(width=4))
+    network = build(DropoutResNetSpec(width=4))
     state, images = with_lively_norms(network), noise(2, 3, 32, 32)
     z = norm_of(state, "encoder.norm", conv_of(state, "encoder.stem", images)).relu()
     for name, stride, projected in blocks():
@@ -117,28 +117,28 @@ def test_dropout_network_computes_the_papers_table():
 
 
 def test_there_is_a_dropout_after_every_relu():
-    drops = [m for m in build(DropoutResNetShape(width=2, dropout=0.3)).modules() if isinstance(m, nn.Dropout)]
+    drops = [m for m in build(DropoutResNetSpec(width=2, dropout=0.3)).modules() if isinstance(m, nn.Dropout)]
     # The stem, two in each of eight blocks.
     assert len(drops) == 1 + 2 * 8
     assert {drop.p for drop in drops} == {0.3}
 
 
 def test_dropout_draws_in_train_mode_only():
-    network, images = build(DropoutResNetShape(width=4)), noise(2, 3, 8, 8)
+    network, images = build(DropoutResNetSpec(width=4)), noise(2, 3, 8, 8)
     with torch.random.fork_rng():
         assert not torch.equal(network(images), network(images))
     network.eval()
     assert torch.equal(network(images), network(images))
 
 
-@pytest.mark.parametrize("make", [PreActResNet18, DropoutResNet18, ResNetShape, DropoutResNetShape])
+@pytest.mark.parametrize("make", [PreActResNet18, DropoutResNet18, ResNetSpec, DropoutResNetSpec])
 def test_refuses_sizes_that_cannot_work(make):
     for wrong in ({"classes": 1}, {"channels": 0}, {"width": 0}):
         with pytest.raises(ValueError, match="needs classes >= 2, channels >= 1 and width >= 1, got"):
             make(**wrong)
 
 
-@pytest.mark.parametrize("make", [DropoutResNet18, DropoutResNetShape])
+@pytest.mark.parametrize("make", [DropoutResNet18, DropoutResNetSpec])
 @pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
 def test_refuses_a_dropout_that_is_no_probability(make, dropout):
     with pytest.raises(ValueError, match=r"must be in \[0, 1\), got"):
@@ -199,7 +199,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("shape", [ResNetShape(width=4), DropoutResNetShape(width=4)], ids=repr)
+@pytest.mark.parametrize("shape", [ResNetSpec(width=4), DropoutResNetSpec(width=4)], ids=repr)
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_quick_way_is_closed_to_what_it_does_not_compute(shape, change):
     network = build(shape).eval().requires_grad_(False)
@@ -208,7 +208,7 @@ def test_the_quick_way_is_closed_to_what_it_does_not_compute(shape, change):
     assert not quick(network)
 
 
-@pytest.mark.parametrize("shape", [ResNetShape(width=4), DropoutResNetShape(width=4)], ids=repr)
+@pytest.mark.parametrize("shape", [ResNetSpec(width=4), DropoutResNetSpec(width=4)], ids=repr)
 def test_the_quick_way_is_open_without_gradients_and_closed_to_transforms(shape):
     network = build(shape).eval()
     assert not quick(network)
@@ -222,7 +222,7 @@ def test_the_quick_way_is_open_without_gradients_and_closed_to_transforms(shape)
 
 
 def test_dropout_draws_take_the_quick_way_too():
-    network = build(DropoutResNetShape(width=4)).eval().requires_grad_(False)
+    network = build(DropoutResNetSpec(width=4)).eval().requires_grad_(False)
     drawn, images = MCDropout(at_input(network), 3).eval(), noise(2, 3, 8, 8)
     expected = drawn(images)
     with pytest.MonkeyPatch.context() as patch:
@@ -239,7 +239,7 @@ def test_dropout_draws_take_the_quick_way_too():
     assert len(asked) == 4
 
 
-@pytest.mark.parametrize("shape", [ResNetShape(width=4), DropoutResNetShape(width=4)], ids=repr)
+@pytest.mark.parametrize("shape", [ResNetSpec(width=4), DropoutResNetSpec(width=4)], ids=repr)
 def test_a_hook_on_a_bypass_is_called(shape):
     block, seen = build(shape).eval().requires_grad_(False).encoder.stage2[0], []
     block.bypass.register_forward_hook(lambda *given: seen.append(given))
@@ -248,6 +248,6 @@ def test_a_hook_on_a_bypass_is_called(shape):
 
 
 def test_a_trace_holds_the_layers():
-    network = build(ResNetShape(width=4)).eval().requires_grad_(False)
+    network = build(ResNetSpec(width=4)).eval().requires_grad_(False)
     asked = {node.target for node in torch.fx.symbolic_trace(network).graph.nodes if node.op == "call_module"}
     assert {"encoder.stage1.0.norm1", "encoder.stage1.0.conv1", "encoder.stage1.0.norm2"} <= asked

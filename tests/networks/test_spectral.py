@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin import LeNetShape, ResidualShape, Rng
+from widemargin import LeNetSpec, ResidualMLPSpec, Rng
 from widemargin.networks.spectral import Bounded, bounded
 
 RNG = torch.Generator().manual_seed(0)
@@ -43,20 +43,20 @@ def test_it_follows_the_weights_in_train_mode_and_stands_still_in_eval_mode() ->
 
 def test_a_residual_block_keeps_distances() -> None:
     """x + relu(W x) with |W| <= c moves two points no closer than 1 - c and no further than 1 + c times."""
-    network = ResidualShape(2, 2, 16, 1, coefficient=0.5).build(Rng.seeded(0).generators[0]).eval()
+    network = ResidualMLPSpec(2, 2, 16, 1, coefficient=0.5).build(Rng.seeded(0).generators[0]).eval()
     a, b = (torch.randn(200, 16, generator=RNG) for _ in range(2))
     ratio = (network[1](a) - network[1](b)).norm(dim=1) / (a - b).norm(dim=1)
     assert 0.49 < ratio.min() < ratio.max() < 1.51
 
 
 def test_every_convolution_and_linear_layer_is_bounded_once() -> None:
-    network = bounded(bounded(LeNetShape(side=8).build(Rng.seeded(0).generators[0]), 0.5), 0.1)
+    network = bounded(bounded(LeNetSpec(side=8).build(Rng.seeded(0).generators[0]), 0.5), 0.1)
     bounds = [module.coefficient for module in network.modules() if isinstance(module, Bounded)]
     assert bounds == [0.5] * 5
 
 
 def test_the_seed_decides_and_nonsense_is_refused() -> None:
-    first, again, other = (ResidualShape(2, 3).build(Rng.seeded(seed).generators[0]) for seed in (0, 0, 1))
+    first, again, other = (ResidualMLPSpec(2, 3).build(Rng.seeded(seed).generators[0]) for seed in (0, 0, 1))
     points = torch.randn(4, 2, generator=RNG)
     assert torch.equal(first(points), again(points))
     assert not torch.equal(first(points), other(points))
@@ -64,4 +64,4 @@ def test_the_seed_decides_and_nonsense_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^coefficient is the largest stretch of a layer and must be > 0, got 0"):
         bounded(nn.Linear(2, 2), 0.0)
     with pytest.raises(ValueError, match=r"^a ResidualMLP needs inputs >= 1, .* got inputs=2, classes=1"):
-        ResidualShape(2, 1)
+        ResidualMLPSpec(2, 1)

@@ -13,17 +13,17 @@ from widemargin import (
     OPEN,
     UNIT,
     Ascent,
-    Fading,
     Fixed,
     Gaussian,
     InBall,
+    LinearDecay,
     Linf,
     Misclassified,
-    Part,
+    ProjectToBoundary,
+    RandomFraction,
     Rng,
     Search,
     Steepest,
-    ToZero,
     Uniform,
     perturbed_gap,
     perturbed_log_entropy,
@@ -72,7 +72,7 @@ def test_one_projection_step_lands_on_the_boundary_of_a_linear_model(
     assume(max(map(abs, slope)) > 0.1)
     network, ball = line(slope), norm(100.0, OPEN)
     points = torch.tensor([point], dtype=torch.float64)
-    search = Search(-perturbed_gap, ball, Ascent(Fixed(1), ToZero(100.0)))
+    search = Search(-perturbed_gap, ball, Ascent(Fixed(1), ProjectToBoundary(100.0)))
     delta = search(network, points, torch.zeros(1, dtype=torch.long), Rng.seeded(0)).delta
     steepness = ball.dual_norm(torch.tensor([slope], dtype=torch.float64))
     torch.testing.assert_close(lead(network, points + delta), torch.zeros(1).double(), rtol=0, atol=1e-9)
@@ -81,21 +81,21 @@ def test_one_projection_step_lands_on_the_boundary_of_a_linear_model(
 
 def test_projection_steps_reach_the_boundary_inside_a_box() -> None:
     """The lead is 3 x + y - .7 from (.1, .9): x can only go down by .1, so y must go the rest of the way."""
-    search = Search(-perturbed_gap, L2(5.0, UNIT), Ascent(Fixed(6), ToZero(5.0)))
+    search = Search(-perturbed_gap, L2(5.0, UNIT), Ascent(Fixed(6), ProjectToBoundary(5.0)))
     network = line([3.0, 1.0], -0.7)
     delta = search(network, torch.tensor([[0.1, 0.9]]).double(), torch.tensor([0]), Rng.seeded(0)).delta
     torch.testing.assert_close(delta, torch.tensor([[-0.1, -0.2]]).double())
 
 
 def test_projection_step_is_no_longer_than_its_longest() -> None:
-    search = Search(-perturbed_gap, L2(100.0, OPEN), Ascent(Fixed(1), ToZero(0.5)))
+    search = Search(-perturbed_gap, L2(100.0, OPEN), Ascent(Fixed(1), ProjectToBoundary(0.5)))
     delta = climb(search, [3.0, 0.0, 0.0], [1.0, 0.0, 0.0])
     torch.testing.assert_close(delta, torch.tensor([[-0.5, 0.0, 0.0]]).double())
 
 
 @pytest.mark.parametrize(("steps", "way"), [(1, 0.3), (2, 0.3 + 0.1), (3, 0.3 + 0.2 + 0.1)])
 def test_fading_steps_go_from_first_to_last(steps: int, way: float) -> None:
-    search = Search(perturbed_loss, L2(9.0, OPEN), Ascent(Fixed(steps), Fading(0.3, 0.1)))
+    search = Search(perturbed_loss, L2(9.0, OPEN), Ascent(Fixed(steps), LinearDecay(0.3, 0.1)))
     torch.testing.assert_close(L2(1.0).norm(climb(search, [0.0, 0.0, 0.0], WEIGHTS)), torch.tensor([way]).double())
 
 
@@ -118,7 +118,9 @@ def test_patience_never_adds_steps() -> None:
 
 def test_kept_parts_are_uniform() -> None:
     """On a line the whole way is known; four bins of 1000 draws, each within four deviations."""
-    search = Search(-perturbed_gap, L2(9.0, OPEN), Ascent(Fixed(1), ToZero(9.0), share=Part(0.2, 0.6)))
+    search = Search(
+        -perturbed_gap, L2(9.0, OPEN), Ascent(Fixed(1), ProjectToBoundary(9.0), share=RandomFraction(0.2, 0.6))
+    )
     shares = climb(search, [-2.0], [1.0], rows=4000)[:, 0] / 2.0
     whole = search(line([1.0]), torch.tensor([[-2.0]]).double(), torch.tensor([0]), Rng.seeded(0)).way
     torch.testing.assert_close(whole, torch.tensor([2.0]).double())
@@ -165,14 +167,14 @@ def test_random_start_is_where_the_gradient_is_taken() -> None:
         (lambda: Uniform(3, 2), r"Uniform.most must be at least Uniform.least = 3, got 2"),
         (lambda: Steepest(0.0), r"Steepest.size must be in \(0, inf\), got 0.0"),
         (lambda: Steepest(math.nan), r"Steepest.size must be in \(0, inf\), got nan"),
-        (lambda: Fading(-1.0, 0.1), r"Fading.first must be in \(0, inf\), got -1.0"),
-        (lambda: Fading(1.0, math.inf), r"Fading.last must be in \(0, inf\), got inf"),
-        (lambda: ToZero(0.0), r"ToZero.longest must be in \(0, inf\), got 0.0"),
+        (lambda: LinearDecay(-1.0, 0.1), r"LinearDecay.first must be in \(0, inf\), got -1.0"),
+        (lambda: LinearDecay(1.0, math.inf), r"LinearDecay.last must be in \(0, inf\), got inf"),
+        (lambda: ProjectToBoundary(0.0), r"ProjectToBoundary.longest must be in \(0, inf\), got 0.0"),
         (lambda: Gaussian(-1e-3), r"Gaussian.scale must be in \(0, inf\), got -0.001"),
         (lambda: Misclassified(-1), r"Misclassified.patience must be at least 0, got -1"),
-        (lambda: Part(0.5, 0.5), r"Part needs 0 <= least < most <= 1, got 0.5 and 0.5"),
-        (lambda: Part(-0.1, 0.5), r"Part needs 0 <= least < most <= 1, got -0.1 and 0.5"),
-        (lambda: Part(0.5, 1.1), r"Part needs 0 <= least < most <= 1, got 0.5 and 1.1"),
+        (lambda: RandomFraction(0.5, 0.5), r"Part needs 0 <= least < most <= 1, got 0.5 and 0.5"),
+        (lambda: RandomFraction(-0.1, 0.5), r"Part needs 0 <= least < most <= 1, got -0.1 and 0.5"),
+        (lambda: RandomFraction(0.5, 1.1), r"Part needs 0 <= least < most <= 1, got 0.5 and 1.1"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -12,7 +12,6 @@ from widemargin import (
     L2,
     MLP,
     OPEN,
-    Abreast,
     Ascent,
     Ensemble,
     Fixed,
@@ -20,6 +19,7 @@ from widemargin import (
     Linf,
     Method,
     Misclassified,
+    Replicas,
     Rng,
     Search,
     Single,
@@ -186,7 +186,7 @@ def test_networks_abreast_are_searched_as_each_alone() -> None:
     points = torch.rand(12, 3, generator=torch_rng, dtype=torch.float64)
     labels = torch.arange(12) % 2
     search = udp(L2(0.5), 0.1, 5).perturb
-    together = search(Abreast(singles), points, labels, Rng.seeded(0, 1, 2)).delta
+    together = search(Replicas(singles), points, labels, Rng.seeded(0, 1, 2)).delta
     for seed, single in enumerate(singles):
         rows = slice(4 * seed, 4 * seed + 4)
         alone = search(Single(at_input(single)), points[rows], labels[rows], Rng.seeded(seed)).delta

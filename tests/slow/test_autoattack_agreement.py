@@ -5,15 +5,15 @@ import torch
 from torch import nn
 
 from widemargin import L2, Linf, Rng, Single, at_input, pgd
+from widemargin.data.dataset import Dataset
 from widemargin.data.images import ImageSet
-from widemargin.data.toy import Cloud
 from widemargin.measure.autoattack import autoattack
 from widemargin.networks.lenet import LeNet
 from widemargin.perturb.balls import Ball
 
 
 @pytest.fixture(scope="module")
-def trained() -> tuple[Single, Cloud]:
+def trained() -> tuple[Single, Dataset]:
     """A LeNet for the 8 x 8 digits, and the test's first 60."""
     parts = ImageSet("digits").draw()
     torch.manual_seed(0)
@@ -22,17 +22,17 @@ def trained() -> tuple[Single, Cloud]:
     optimizer = torch.optim.Adam(network.parameters(), 2e-3)
     rng = torch.Generator().manual_seed(0)
     for update in range(400):
-        inputs, labels = parts.train.batch(torch.randint(len(parts.train), (64,), generator=rng))
+        inputs, labels = parts.train[torch.randint(len(parts.train), (64,), generator=rng)]
         moved = method.perturb(network, inputs, labels, Rng.seeded(update))
         optimizer.zero_grad()
         method.loss(network, inputs, labels, moved).backward()
         optimizer.step()
-    return network.eval(), Cloud(*parts.test.batch(torch.arange(60)))
+    return network.eval(), Dataset(*parts.test[torch.arange(60)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ball", [Linf(0.1), L2(0.6)], ids=repr)
-def test_no_weaker_than_the_standard(trained: tuple[Single, Cloud], ball: Ball) -> None:
+def test_no_weaker_than_the_standard(trained: tuple[Single, Dataset], ball: Ball) -> None:
     outside = pytest.importorskip("pyautoattack")
     network, cloud = trained
     whole: nn.Module = network

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import rich.console
 
-from widemargin.networks.spectral import ResidualShape
+from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.perturb.search import Search
-from widemargin.plan import Adam, Plan, Updates
 from widemargin.recipes import pgd, standard, udp
 from widemargin.report.store import Store
 from widemargin.report.verdicts import Outcome
-from widemargin.run import DeepKernelGP
+from widemargin.runs.run import DeepKernelSpec
+from widemargin.training.plan import Adam, Plan, Updates
 from widemargin.workers import Workers
 from widemargin_studies import app_due_attacks, app_due_training, due, plane
 from widemargin_studies.app_due_attacks import Ends
@@ -22,8 +22,8 @@ from widemargin_studies.app_due_attacks import Ends
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Workers:
     monkeypatch.setattr(due, "SEEDS", (0,))
     monkeypatch.setattr(due, "DATA", replace(due.DATA, count=12))
-    monkeypatch.setattr(due, "NETWORK", ResidualShape(2, 2, 8, 1))
-    monkeypatch.setattr(due, "MEMBERS", DeepKernelGP(inducing=4, draws=4))
+    monkeypatch.setattr(due, "NETWORK", ResidualMLPSpec(2, 2, 8, 1))
+    monkeypatch.setattr(due, "MEMBERS", DeepKernelSpec(inducing=4, draws=4))
     monkeypatch.setattr(due, "PLAN", Plan(Updates(2), Adam(0.03)))
     monkeypatch.setattr(plane, "PICTURE_RESOLUTION", 11)
     return Workers(rich.console.Console(file=io.StringIO()), 1)

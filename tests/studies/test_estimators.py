@@ -21,7 +21,7 @@ from widemargin.recipes import udp
 from widemargin.report import study
 from widemargin.report.store import Store, Stored
 from widemargin.rng import Rng
-from widemargin.run import Members
+from widemargin.runs.run import EnsembleSpec
 from widemargin.workers import Workers
 from widemargin_studies import estimators, plane
 from widemargin_studies.estimators import STUDY, judged, told
@@ -52,7 +52,7 @@ def tiny() -> estimators.EstimatorStudy:
         },
         kinds={
             "single": replace(STUDY.kinds["single"], climbs=(ENTROPY, INFORMATION, GAP)),
-            "ensemble": Kind(Members(2), climbs=(ENTROPY, INFORMATION)),
+            "ensemble": Kind(EnsembleSpec(2), climbs=(ENTROPY, INFORMATION)),
         },
     )
 

@@ -8,7 +8,7 @@ import torch
 
 import widemargin as wm
 from widemargin.report.store import Store
-from widemargin.uncertainty.abreast import Abreast
+from widemargin.uncertainty.replicas import Replicas
 from widemargin.workers import Workers
 from widemargin_studies import app_three_cases, fig1, pictorial
 
@@ -33,7 +33,7 @@ def test_the_best_boundary_of_two_pairs_is_the_axis() -> None:
 @pytest.mark.parametrize("radius", pictorial.RADII)
 def test_on_a_straight_boundary_ldp_goes_all_the_way_and_udp_stops_there(norm: str, radius: float) -> None:
     cloud, at = pictorial.PAIRS.draw(), torch.tensor([0.0, 0.05])
-    network = Abreast([vertical(float(x)) for x in at])
+    network = Replicas([vertical(float(x)) for x in at])
     ldp, udp = (
         pictorial.moved(network, pictorial.SEARCHES[norm, radius, name], cloud)[..., 0] for name in ("LDP", "UDP")
     )

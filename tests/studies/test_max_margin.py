@@ -13,23 +13,23 @@ from widemargin_studies import app_max_margin as study
 
 
 def test_the_rule_answers_with_distances() -> None:
-    cloud = wm.Cloud(torch.tensor([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]]), torch.tensor([0, 1, 1]))
+    cloud = wm.Dataset(torch.tensor([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]]), torch.tensor([0, 1, 1]))
     rule = study.NearestNeighbour(cloud)
     answers = rule(torch.tensor([[0.0, 0.0], [3.0, 4.0]], dtype=torch.float64))
     np.testing.assert_allclose(answers, [[0.0, -1.0], [-5.0, 0.0]], atol=1e-12)
 
 
 def test_two_points_halve_their_distance() -> None:
-    cloud = wm.Cloud(torch.tensor([[0.0, 0.0], [0.6, 0.8]]), torch.tensor([0, 1]))
+    cloud = wm.Dataset(torch.tensor([[0.0, 0.0], [0.6, 0.8]]), torch.tensor([0, 1]))
     found = wm.margins(wm.Single(wm.at_input(study.NearestNeighbour(cloud))), cloud, resolution=51)
     np.testing.assert_allclose(found.margin, [0.5, 0.5], atol=1e-6)
 
 
 def test_the_best_vertical_line() -> None:
     points = torch.tensor([[-0.5, 9.0], [-0.1, 0.0], [0.3, 5.0], [0.9, 1.0]])
-    line = study.one_feature(wm.Cloud(points, torch.tensor([0, 0, 1, 1])))
+    line = study.one_feature(wm.Dataset(points, torch.tensor([0, 0, 1, 1])))
     np.testing.assert_allclose([line.threshold, line.margin], [0.1, 0.2], rtol=1e-6)
-    assert study.one_feature(wm.Cloud(points, torch.tensor([0, 1, 0, 1]))).margin < 0
+    assert study.one_feature(wm.Dataset(points, torch.tensor([0, 1, 0, 1]))).margin < 0
 
 
 def test_the_closest_pair() -> None:

@@ -7,19 +7,19 @@ import pytest
 import torch
 from rich.console import Console
 
-from widemargin.conduct.carry_out import carry_out
-from widemargin.conduct.folder import RunFolder
-from widemargin.conduct.task import task_of
 from widemargin.data.images import ImageSet
 from widemargin.measure.accuracy import accuracy
-from widemargin.networks.named import LeNetShape
+from widemargin.networks.named import LeNetSpec
 from widemargin.perturb.balls import Linf
-from widemargin.plan import Adam, Epochs, Plan
 from widemargin.report import study
 from widemargin.report.document import Report, Verdict
 from widemargin.report.store import Store
 from widemargin.report.verdicts import Estimate
-from widemargin.run import key_of
+from widemargin.runs.folder import RunFolder
+from widemargin.runs.prepare import prepare
+from widemargin.runs.run import key_of
+from widemargin.runs.runner import run_training
+from widemargin.training.plan import Adam, Epochs, Plan
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, Workers
@@ -42,7 +42,7 @@ from widemargin_studies import (
 from widemargin_studies.beside import Group, tell
 from widemargin_studies.pixels import Bench, Cell, ImageStudy, Robustness, Scale
 
-DIGITS = Bench(ImageSet("digits"), LeNetShape(side=8), Plan(Epochs(20), Adam(1e-3), batch=256), (Linf(0.05),))
+DIGITS = Bench(ImageSet("digits"), LeNetSpec(side=8), Plan(Epochs(20), Adam(1e-3), batch=256), (Linf(0.05),))
 TINY = Scale(
     "tiny", seeds=(0, 1), fraction=0.2, epochs=0.1, batch=64, most_steps=2, tests=50, attacked=30, standard_attack=False
 )
@@ -311,12 +311,12 @@ def test_stages_are_prefixes_of_one_run_and_go_on_whatever_kills_them(tmp_path: 
     # Both stand at epoch 1, and PGD at 3: the report says so and reads what both have.
     assert own.missing(store) == 3
     told = own.report(store)
-    assert "All networks stand at epoch 1 of 12. Judged farther on: PGD (eps 0.1), seed 0: epoch 3." in told.settings
+    assert "All networks stand at epoch 1 of 12. EOT farther on: PGD (eps 0.1), seed 0: epoch 3." in told.settings
     assert "; 1 of 12 epochs of batches of 64, Adam(" in told.settings
     early = own.numbers(CELLS[0], store, "clean")
     (trial,) = own.trials(CELLS[0])
     shorter = replace(trial, plan=replace(trial.plan, length=Epochs(1)))
-    network = carry_out(task_of(shorter)).network
+    network = run_training(prepare(shorter)).network
     assert early == [accuracy(network, trial.data.draw().test)]
     own.run(store, Workers(quiet, 1))
     assert own.missing(store) == 0

@@ -9,11 +9,12 @@ import rich.console
 
 import widemargin as wm
 from front_door import public_names
-from widemargin.conduct import audit, findings
-from widemargin.conduct.audited import Question
-from widemargin.measure.attacks.apgd import APGD
-from widemargin.measure.attacks.square import Square
+from widemargin.auditing import findings
+from widemargin.auditing import runner as audit
+from widemargin.auditing.result import AuditConfig
 from widemargin.measure.margin import margins
+from widemargin.perturb.apgd import APGD
+from widemargin.perturb.square import Square
 from widemargin.report.store import Store
 from widemargin.workers import Workers
 from widemargin_studies import app_corridor_sweep, app_two_distances, demo, digits_audit, fig3, plane
@@ -42,11 +43,11 @@ def test_a_run_is_measured_once_and_alike_alone_or_abreast(tmp_path: Path, worke
 
 
 def test_the_key_names_all_that_decides_a_number() -> None:
-    run = wm.Run(wm.LMS5(1), wm.Widths((2, 8, 2)), wm.standard(), SHORT, 0)
+    run = wm.Run(wm.LMS5(1), wm.MLPSpec((2, 8, 2)), wm.standard(), SHORT, 0)
     others = [
         replace(run, seed=1),
         replace(run, data=wm.LMS5(2)),
-        replace(run, network=wm.Widths((2, 9, 2))),
+        replace(run, network=wm.MLPSpec((2, 9, 2))),
         replace(run, method=wm.max_entropy(0.1)),
         replace(run, plan=replace(SHORT, length=wm.Updates(31))),
     ]
@@ -63,7 +64,7 @@ def test_studies_run_report_and_have_nothing_left(
         monkeypatch.setattr(module, "SEEDS", (0, 1))
     monkeypatch.setattr(demo, "UPDATES", wm.Updates(5))
     monkeypatch.setattr(digits_audit, "PLAN", wm.Plan(wm.Epochs(1), wm.Adam(2e-3), batch=256))
-    monkeypatch.setattr(digits_audit, "QUESTION", Question((wm.Linf(0.1),), points=4, chunk=4))
+    monkeypatch.setattr(digits_audit, "QUESTION", AuditConfig((wm.Linf(0.1),), points=4, chunk=4))
     monkeypatch.setattr(audit, "standard", lambda ball, classes: (APGD(ball, steps=5), Square(ball, queries=5)))
     monkeypatch.setattr(findings, "all_findings", lambda *arguments, **more: ())
     monkeypatch.setattr(app_corridor_sweep, "RADII", (0.05, 0.25, 0.45))

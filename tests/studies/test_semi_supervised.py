@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import rich.console
 
-from widemargin.plan import Adam, Plan, Updates
 from widemargin.report.store import Store
+from widemargin.training.plan import Adam, Plan, Updates
 from widemargin.workers import Workers
 from widemargin_studies import semi_supervised as study
 

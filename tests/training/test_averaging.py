@@ -5,12 +5,25 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin import LMS5, OPEN, Adam, Linf, Network, Plan, Rng, Single, Training, Updates, at_input, carry_on
+from widemargin import (
+    LMS5,
+    OPEN,
+    Adam,
+    Linf,
+    Network,
+    Plan,
+    Rng,
+    Single,
+    Training,
+    Updates,
+    at_input,
+    continue_training,
+)
 from widemargin.method import Method
-from widemargin.plan import EMA, SGD, SWA, Average, LastWeights
 from widemargin.recipes import standard, udp, udpr
 from widemargin.training.averaging import answering
 from widemargin.training.loop import Diverged
+from widemargin.training.plan import EMA, SGD, SWA, Average, NoAverage
 
 CLOUD = LMS5(count=24).draw()
 
@@ -29,13 +42,13 @@ def weights(network: nn.Module) -> Tensor:
 def trained(average: Average, method: Method, updates: int = 8) -> tuple[Training, list[Tensor], Plan]:
     plan = Plan(Updates(updates), Adam(0.01), batch=6, average=average)
     training = Training.begin(fresh(), plan)
-    seen = [weights(training.network).clone() for _ in carry_on(training, CLOUD, method, plan)]
+    seen = [weights(training.network).clone() for _ in continue_training(training, CLOUD, method, plan)]
     return training, seen, plan
 
 
 def test_averaging_does_not_change_what_is_trained() -> None:
     method = udp(Linf(0.3, OPEN), 0.1, 3)
-    plain, ema, swa = (weights(trained(average, method)[0].network) for average in (LastWeights(), EMA(0.9), SWA()))
+    plain, ema, swa = (weights(trained(average, method)[0].network) for average in (NoAverage(), EMA(0.9), SWA()))
     assert torch.equal(plain, ema)
     assert torch.equal(plain, swa)
 
@@ -69,7 +82,7 @@ def test_swa_has_batch_norm_statistics_of_its_own() -> None:
 def test_before_an_average_begins_the_network_itself_answers() -> None:
     plan = Plan(Updates(8), Adam(0.01), average=SWA(0.5))
     training = Training.begin(fresh(), plan)
-    list(islice(carry_on(training, CLOUD, standard(), plan), 3))
+    list(islice(continue_training(training, CLOUD, standard(), plan), 3))
     assert answering(training, CLOUD, plan) is training.network
 
 
@@ -92,7 +105,7 @@ def test_mixed_training_leaves_every_other_batch_clean() -> None:
     plan = Plan(Updates(5), Adam(0.01), mixed=True)
     network = Single(at_input(nn.Linear(2, 2)))
     training = Training.begin(network, plan)
-    records = carry_on(training, CLOUD, Method(counting, counting.method.criterion), plan)
+    records = continue_training(training, CLOUD, Method(counting, counting.method.criterion), plan)
     next(records)
     expected = nn.functional.cross_entropy(network(CLOUD.points), CLOUD.labels).item()
     assert next(records).loss == pytest.approx(expected)
@@ -107,7 +120,7 @@ def test_a_loss_that_is_no_number_stops_before_it_spoils_the_weights() -> None:
     training = Training.begin(network, plan)
     sentence = r"^the loss must be finite, got (nan|inf) at update (\d+) \(epoch \2\) with learning rate 1e\+38: try"
     with pytest.raises(Diverged, match=sentence) as stopped:
-        list(carry_on(training, CLOUD, standard(), plan))
+        list(continue_training(training, CLOUD, standard(), plan))
     assert f"at update {training.update + 1} " in str(stopped.value)
     assert training.update > 0
     assert weights(network).isfinite().all()

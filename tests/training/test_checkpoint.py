@@ -14,23 +14,23 @@ from widemargin import (
     SWA,
     Adam,
     Cosine,
-    LastWeights,
     Network,
+    NoAverage,
     Plan,
-    ResNetShape,
+    ResNetSpec,
     Rng,
     Single,
     Training,
     Updates,
     at_input,
     before_head,
-    carry_on,
+    continue_training,
     standard,
 )
 from widemargin.files import read_tensors as read
 from widemargin.files import write_tensors as write
-from widemargin.plan import Average, Descent
 from widemargin.training.checkpoint import load_training, load_weights, save_training, save_weights
+from widemargin.training.plan import Average, Descent
 
 CLOUD = LMS5(count=24).draw()
 
@@ -43,12 +43,12 @@ def fresh(width: int = 8) -> Network:
 
 def begun(plan: Plan, updates: int) -> Training:
     training = Training.begin(fresh(), plan)
-    list(islice(carry_on(training, CLOUD, standard(), plan), updates))
+    list(islice(continue_training(training, CLOUD, standard(), plan), updates))
     return training
 
 
 @pytest.mark.parametrize("descent", [Adam(0.01, Cosine()), SGD(0.1), SGD(0.1, momentum=0.0)], ids=repr)
-@pytest.mark.parametrize("average", [LastWeights(), EMA(0.9), SWA(0.2)], ids=repr)
+@pytest.mark.parametrize("average", [NoAverage(), EMA(0.9), SWA(0.2)], ids=repr)
 def test_a_training_goes_on_from_its_file_as_if_nothing_had_happened(
     descent: Descent, average: Average, tmp_path: Path
 ) -> None:
@@ -59,7 +59,7 @@ def test_a_training_goes_on_from_its_file_as_if_nothing_had_happened(
         again = Training.begin(fresh(), plan)
         assert load_training(tmp_path / "a", again, "key") == {"best": 0.1}
         assert again.update == stop
-        list(carry_on(again, CLOUD, standard(), plan))
+        list(continue_training(again, CLOUD, standard(), plan))
         for name in ("network", "average"):
             one, other = getattr(again, name), getattr(undisturbed, name)
             if other is not None:
@@ -77,13 +77,13 @@ def test_layouts_of_memory_survive(tmp_path: Path) -> None:
     plan = Plan(Updates(6), Adam(0.01))
     cloud = type(CLOUD)(images, labels)
     undisturbed = Training.begin(build(), plan)
-    list(carry_on(undisturbed, cloud, standard(), plan))
+    list(continue_training(undisturbed, cloud, standard(), plan))
     first = Training.begin(build(), plan)
-    list(islice(carry_on(first, cloud, standard(), plan), 3))
+    list(islice(continue_training(first, cloud, standard(), plan), 3))
     save_training(tmp_path / "a", first, "key", {})
     again = Training.begin(build(), plan)
     load_training(tmp_path / "a", again, "key")
-    list(carry_on(again, cloud, standard(), plan))
+    list(continue_training(again, cloud, standard(), plan))
     for a, b in zip(again.network.parameters(), undisturbed.network.parameters(), strict=True):
         assert torch.equal(a, b)
         assert a.stride() == b.stride()
@@ -152,7 +152,7 @@ def test_weights_are_kept_with_a_note(tmp_path: Path) -> None:
 
 
 def test_weights_of_the_resnet_with_a_last_normalisation_are_refused(tmp_path: Path) -> None:
-    network = Single(before_head(ResNetShape(width=2).build(torch.Generator().manual_seed(0))))
+    network = Single(before_head(ResNetSpec(width=2).build(torch.Generator().manual_seed(0))))
     older = network.state_dict() | {f"head.norm.{name}": torch.ones(16) for name in ("weight", "bias")}
     write(tmp_path / "best.safetensors", older, {})
     with pytest.raises(ValueError, match=r"'head.norm.bias' must be None, got .* or train anew if an older version"):

@@ -8,21 +8,21 @@ from widemargin import (
     L2,
     LMS5,
     OPEN,
-    Abreast,
     Adam,
-    Cloud,
     Cosine,
+    Dataset,
     Linf,
     Method,
+    MLPSpec,
     Plan,
     Record,
+    Replicas,
     Rng,
     Single,
     Training,
     Updates,
-    Widths,
     at_input,
-    carry_on,
+    continue_training,
     friendly,
     pgd,
     r_fgsm,
@@ -46,12 +46,12 @@ METHODS = [
 ]
 CLOUD = LMS5(count=24).draw()
 POINTS, LABELS = CLOUD.points.double(), CLOUD.labels
-DOUBLE = Cloud(POINTS, LABELS)
+DOUBLE = Dataset(POINTS, LABELS)
 PLAN = Plan(Updates(20), Adam(0.01, Cosine()))
 
 
 def fresh(seed: int) -> nn.Module:
-    return Widths((2, 8, 2)).build(Rng.seeded(seed, purpose="weights").generators[0]).double()
+    return MLPSpec((2, 8, 2)).build(Rng.seeded(seed, purpose="weights").generators[0]).double()
 
 
 def alone(seed: int, method: Method, plan: Plan = PLAN) -> tuple[Single, list[Record]]:
@@ -64,8 +64,8 @@ def alone(seed: int, method: Method, plan: Plan = PLAN) -> tuple[Single, list[Re
 )
 def test_seeds_trained_abreast_become_what_each_becomes_alone(method: Method, batch: int | None) -> None:
     plan = Plan(Updates(20), Adam(0.01, Cosine()), batch)
-    together = Abreast([fresh(seed) for seed in range(3)])
-    records = list(train(together, DOUBLE.repeated(3), method, plan, (0, 1, 2)))
+    together = Replicas([fresh(seed) for seed in range(3)])
+    records = list(train(together, DOUBLE.repeat(3), method, plan, (0, 1, 2)))
     losses = []
     for seed, trained in enumerate(together.split()):
         single, own = alone(seed, method, plan)
@@ -141,7 +141,7 @@ def test_the_search_sees_eval_mode_and_the_descent_sees_train_mode() -> None:
 def test_what_cannot_be_trained_is_refused(head: nn.Module, points: Tensor, labels: Tensor, message: str) -> None:
     network = Single(at_input(head)).double()
     with pytest.raises(ValueError, match=f"^{message}"):
-        next(train(network, Cloud(points, labels), standard(), PLAN))
+        next(train(network, Dataset(points, labels), standard(), PLAN))
 
 
 def test_a_batch_larger_than_the_data_is_refused() -> None:
@@ -157,8 +157,8 @@ def test_a_training_can_stop_anywhere_and_carry_on(batch: int | None) -> None:
     undisturbed, records = alone(3, method, plan)
     for stop in (1, 5, 11):
         training = Training.begin(Single(at_input(fresh(3))), plan)
-        first = list(islice(carry_on(training, DOUBLE, method, plan, (3,)), stop))
-        rest = list(carry_on(training, DOUBLE, method, plan, (3,)))
+        first = list(islice(continue_training(training, DOUBLE, method, plan, (3,)), stop))
+        rest = list(continue_training(training, DOUBLE, method, plan, (3,)))
         assert first + rest == records
         for a, b in zip(training.network.parameters(), undisturbed.parameters(), strict=True):
             assert torch.equal(a, b)
@@ -180,7 +180,7 @@ def test_dropout_follows_the_seed_and_leaves_the_global_generator_alone() -> Non
 
 def test_every_network_abreast_needs_a_seed() -> None:
     with pytest.raises(ValueError, match=r"^2 networks need a seed each, got 1$"):
-        next(train(Abreast([fresh(0), fresh(1)]), DOUBLE.repeated(2), standard(), PLAN, (0,)))
+        next(train(Replicas([fresh(0), fresh(1)]), DOUBLE.repeat(2), standard(), PLAN, (0,)))
 
 
 def test_evaluating_between_records_does_not_freeze_the_network() -> None:

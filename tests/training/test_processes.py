@@ -25,20 +25,20 @@ from widemargin import (
     LMS5,
     OPEN,
     SGD,
-    Abreast,
     Adam,
-    Cloud,
     CropFlip,
+    Dataset,
     Epochs,
     Linf,
+    MLPSpec,
     Network,
     Plan,
+    Replicas,
     Single,
     Training,
     Updates,
-    Widths,
     at_input,
-    carry_on,
+    continue_training,
     r_fgsm,
     standard,
     udp_near,
@@ -46,7 +46,7 @@ from widemargin import (
     udpr,
 )
 from widemargin.files import read_tensors as read
-from widemargin.networks.named import ResNetShape
+from widemargin.networks.named import ResNetSpec
 from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.training.processes import ALONE, Processes, Share, Together, own_share, with_whole_batch_norm
 
@@ -94,11 +94,11 @@ def check_alike(one: Path, two: Path) -> None:
 
 
 class Penalised(Network):
-    abreast = 1
+    replicas = 1
 
     def __init__(self) -> None:
         super().__init__()
-        self.head = Widths((2, 8, 2)).build(torch.Generator().manual_seed(0)).double()
+        self.head = MLPSpec((2, 8, 2)).build(torch.Generator().manual_seed(0)).double()
 
     def encode(self, inputs: Points) -> Encoded:
         return inputs
@@ -110,7 +110,7 @@ class Penalised(Network):
         return 0.01 * torch.stack([parameter.square().sum() for parameter in self.parameters()]).sum()
 
 
-POINTS = Cloud(LMS5(count=24).draw().points.double(), LMS5(count=24).draw().labels)
+POINTS = Dataset(LMS5(count=24).draw().points.double(), LMS5(count=24).draw().labels)
 # Of the batches of 7, 7, 7 and 3 rows none divides, and the last has fewer rows than processes need.
 PLAN = Plan(Updates(8), SGD(0.1), batch=7)
 METHODS = [
@@ -126,7 +126,7 @@ def trained(processes: Processes) -> list[tuple[list[float], list[Tensor]]]:
     found = []
     for method, plan in METHODS:
         network = Penalised()
-        records = list(carry_on(Training.begin(network, plan), POINTS, method, plan, (3,), processes))
+        records = list(continue_training(Training.begin(network, plan), POINTS, method, plan, (3,), processes))
         found.append(([record.loss for record in records], [value.detach() for value in network.parameters()]))
     return found
 
@@ -140,7 +140,7 @@ def train_shared(meeting: Path, rank: int, count: int) -> None:
 
 def in_processes(function: Callable[..., None], shares: list[tuple[Any, ...]]) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["widemargin.conduct.fit", "sklearn.datasets", "torch._dynamo"])
+    context.set_forkserver_preload(["widemargin.runs.fit", "sklearn.datasets", "torch._dynamo"])
     started = [context.Process(target=function, args=share) for share in shares]
     for process in started:
         process.start()
@@ -231,13 +231,13 @@ def test_a_batch_too_small_for_its_processes_is_done_whole_by_everyone() -> None
 
 
 def test_several_processes_train_one_network() -> None:
-    plan, networks = Plan(Updates(1), Adam(0.1)), Abreast([Widths((2, 2)).build(torch.Generator()) for _ in range(2)])
-    with pytest.raises(ValueError, match=r"^several processes train one network, got 2 abreast: train them in one$"):
-        next(carry_on(Training.begin(networks, plan), LMS5().draw(), standard(), plan, (0, 1), Together(0, 2)))
+    plan, networks = Plan(Updates(1), Adam(0.1)), Replicas([MLPSpec((2, 2)).build(torch.Generator()) for _ in range(2)])
+    with pytest.raises(ValueError, match=r"^several processes train one network, got 2 replicas: train them in one$"):
+        next(continue_training(Training.begin(networks, plan), LMS5().draw(), standard(), plan, (0, 1), Together(0, 2)))
 
 
 def test_whole_batch_norm_keeps_every_tensor() -> None:
-    network = Single(at_input(ResNetShape(width=8).build(torch.Generator().manual_seed(0))))
+    network = Single(at_input(ResNetSpec(width=8).build(torch.Generator().manual_seed(0))))
     before = dict(network.state_dict(keep_vars=True))
     step = with_whole_batch_norm(nn.Sequential(network))
     after = {name.removeprefix("0."): tensor for name, tensor in step.state_dict(keep_vars=True).items()}

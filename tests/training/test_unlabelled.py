@@ -4,17 +4,17 @@ import pytest
 import torch
 
 import widemargin as wm
-from widemargin import UNLABELLED, Method, PartlyLabelled, Rng, Search
+from widemargin import UNLABELLED, Method, Rng, Search
 
 BALL = wm.L2(0.3, wm.OPEN)
 CLOUD = wm.TwoDistances(count=16).draw()
-PARTLY = PartlyLabelled.hiding(CLOUD, torch.tensor([0, 2, 5, 11]))
+PARTLY = CLOUD.hide_labels(torch.tensor([0, 2, 5, 11]))
 TAKING = [wm.vat(BALL, weight=0.5), wm.udp_consistency(BALL, alpha=0.1, steps=3, weight=0.5)]
 PLAN = wm.Plan(wm.Updates(3), wm.Adam(0.01), batch=8)
 
 
 def network() -> wm.Single:
-    return wm.Single(wm.at_input(wm.Widths((2, 8, 2)).build(Rng.seeded(0).generators[0])))
+    return wm.Single(wm.at_input(wm.MLPSpec((2, 8, 2)).build(Rng.seeded(0).generators[0])))
 
 
 def gradients(method: Method, labels: torch.Tensor) -> list[torch.Tensor]:
@@ -27,7 +27,7 @@ def gradients(method: Method, labels: torch.Tensor) -> list[torch.Tensor]:
 @pytest.mark.parametrize("method", TAKING, ids=["vat", "udp"])
 def test_hidden_labels_cannot_matter(method: Method) -> None:
     others = CLOUD.labels.where(PARTLY.labels != UNLABELLED, 1 - CLOUD.labels)
-    hidden = PartlyLabelled.hiding(wm.Cloud(CLOUD.points, others), torch.tensor([0, 2, 5, 11]))
+    hidden = wm.Dataset(CLOUD.points, others).hide_labels(torch.tensor([0, 2, 5, 11]))
     weights = []
     for examples in (PARTLY, hidden):
         own = network()

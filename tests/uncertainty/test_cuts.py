@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from widemargin.networks.mlp import Widths
-from widemargin.networks.named import DropoutResNetShape, LeNetShape, ResNetShape
+from widemargin.networks.mlp import MLPSpec
+from widemargin.networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec
 from widemargin.uncertainty.cuts import Cut, after, at_input, at_module, before_head
 from widemargin.uncertainty.single import Single
 
@@ -70,11 +70,11 @@ class Residual(nn.Module):
 @pytest.mark.parametrize(
     ("shape", "inputs", "encoded"),
     [
-        (LeNetShape(), (2, 1, 28, 28), (2, 16, 5, 5)),
-        (LeNetShape(side=8, capacity=2), (2, 1, 8, 8), (2, 32, 2, 2)),
-        (ResNetShape(width=4), IMAGES, (4, 32, 1, 1)),
-        (DropoutResNetShape(width=4), IMAGES, (4, 32, 1, 1)),
-        (Widths((2, 5, 7, 3)), (4, 2), (4, 7)),
+        (LeNetSpec(), (2, 1, 28, 28), (2, 16, 5, 5)),
+        (LeNetSpec(side=8, capacity=2), (2, 1, 8, 8), (2, 32, 2, 2)),
+        (ResNetSpec(width=4), IMAGES, (4, 32, 1, 1)),
+        (DropoutResNetSpec(width=4), IMAGES, (4, 32, 1, 1)),
+        (MLPSpec((2, 5, 7, 3)), (4, 2), (4, 7)),
     ],
     ids=repr,
 )
@@ -86,11 +86,11 @@ def test_before_head_is_the_papers_latent_space(shape, inputs, encoded):
 
 
 def test_a_resnets_head_starts_behind_its_last_convolution():
-    for shape in (ResNetShape(width=2), DropoutResNetShape(width=2)):
+    for shape in (ResNetSpec(width=2), DropoutResNetSpec(width=2)):
         cut = before_head(shape.build(Generator()))
         assert not any(isinstance(module, nn.Conv2d) for module in cut.head.modules())
         assert isinstance(list(cut.encoder.children())[-1][-1].conv2, nn.Conv2d)
-    kinds = [type(module) for module in before_head(ResNetShape(width=2).build(Generator())).head]
+    kinds = [type(module) for module in before_head(ResNetSpec(width=2).build(Generator())).head]
     assert kinds == [nn.AdaptiveAvgPool2d, nn.Flatten, nn.Linear]
 
 
@@ -98,7 +98,7 @@ def test_before_head_refuses_what_it_does_not_know():
     with pytest.raises(ValueError, match="got a Residual: name the last layer of its encoder with at_module"):
         before_head(Residual())
     with pytest.raises(ValueError, match="needs a hidden layer"):
-        before_head(Widths((2, 3)).build(Generator()))
+        before_head(MLPSpec((2, 3)).build(Generator()))
 
 
 def test_at_input_and_after_are_the_network():
@@ -110,7 +110,7 @@ def test_at_input_and_after_are_the_network():
             after(network, layers)
 
 
-@pytest.mark.parametrize("shape", [ResNetShape(width=2), DropoutResNetShape(width=2)], ids=repr)
+@pytest.mark.parametrize("shape", [ResNetSpec(width=2), DropoutResNetSpec(width=2)], ids=repr)
 @pytest.mark.parametrize("name", ["encoder", "encoder.stem", "encoder.stage2", "encoder.stage2.0", "head.flatten"])
 def test_at_module_takes_a_chain_apart_and_keeps_names(shape, name):
     network = shape.build(Generator().manual_seed(0))

@@ -3,29 +3,29 @@ from typing import Any
 import pytest
 import torch
 
-from widemargin import LMS5, Adam, AtInput, Cloud, DeepKernel, DeepKernelGP, LeNetShape, Plan, ResidualShape, Rng
-from widemargin.conduct.task import task_of
+from widemargin import LMS5, Adam, AtInput, Dataset, DeepKernel, DeepKernelSpec, LeNetSpec, Plan, ResidualMLPSpec, Rng
 from widemargin.data.images import ImageSet
 from widemargin.measure.accuracy import accuracy
-from widemargin.networks.named import ResNetShape
-from widemargin.plan import Cosine, Updates
+from widemargin.networks.named import ResNetSpec
 from widemargin.recipes import standard
-from widemargin.run import Shape, Trial
+from widemargin.runs.prepare import prepare
+from widemargin.runs.run import NetworkSpec, Trial
 from widemargin.training.loop import train
+from widemargin.training.plan import Cosine, Updates
 from widemargin.uncertainty.deep_kernel import _forget, check_deep_kernel, first_places, k_means, marginals
 from widemargin.uncertainty.predictive import entropy
 
 CLOUD = LMS5(count=60).draw()
-IMAGES = Cloud(torch.rand(30, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 10)
+IMAGES = Dataset(torch.rand(30, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 10)
 PLAN = Plan(Updates(400), Adam(4e-3, Cosine()), batch=32)
-RESIDUAL = ResidualShape(2, 2, 16, 2)
+RESIDUAL = ResidualMLPSpec(2, 2, 16, 2)
 
 
-def built(shape: Shape = RESIDUAL, cloud: Cloud | None = CLOUD, draws: int = 8) -> DeepKernel:
+def built(shape: NetworkSpec = RESIDUAL, cloud: Dataset | None = CLOUD, draws: int = 8) -> DeepKernel:
     def build(member: int) -> torch.nn.Module:
         return shape.build(Rng.seeded(0).generators[0])
 
-    network = DeepKernelGP(6, draws).network(build, AtInput(), cloud)
+    network = DeepKernelSpec(6, draws).network(build, AtInput(), cloud)
     assert isinstance(network, DeepKernel)
     return network
 
@@ -40,7 +40,7 @@ def test_members_are_draws_of_gpytorchs_posterior() -> None:
 
 
 def test_marginals_are_gpytorchs_also_after_training() -> None:
-    network = built(LeNetShape(side=8), IMAGES)
+    network = built(LeNetSpec(side=8), IMAGES)
     list(train(network, IMAGES, standard(), Plan(Updates(5), Adam(0.01))))
     with torch.no_grad():
         features = network.features(IMAGES.points)
@@ -57,7 +57,7 @@ def test_every_part_of_the_process_learns() -> None:
 
 
 def test_the_penalty_is_the_divergence_per_example() -> None:
-    whole, half = built(), built(cloud=Cloud(CLOUD.points[:30], CLOUD.labels[:30]))
+    whole, half = built(), built(cloud=Dataset(CLOUD.points[:30], CLOUD.labels[:30]))
     half.load_state_dict(whole.state_dict())
     assert whole.penalty() >= 0
     torch.testing.assert_close(half.penalty(), 2 * whole.penalty())
@@ -76,17 +76,17 @@ def test_it_learns_and_doubts_where_it_has_seen_nothing() -> None:
 
 
 def test_images_have_deep_kernels_too() -> None:
-    network = built(LeNetShape(side=8), IMAGES)
+    network = built(LeNetSpec(side=8), IMAGES)
     assert network.logits(IMAGES.points).shape == (8, 30, 10)
-    without_data = built(LeNetShape(side=8), None)
+    without_data = built(LeNetSpec(side=8), None)
     without_data.load_state_dict(network.state_dict())
     assert torch.equal(without_data.eval()(IMAGES.points), network.eval()(IMAGES.points))
 
 
 def test_a_lenet_learns_digits() -> None:
     """Its first features hardly differ: a length scale of their distances alone leaves it at 10 % for ever."""
-    trial = Trial(ImageSet("digits"), LeNetShape(side=8), standard(), PLAN, members=DeepKernelGP(draws=5))
-    task = task_of(trial)
+    trial = Trial(ImageSet("digits"), LeNetSpec(side=8), standard(), PLAN, members=DeepKernelSpec(draws=5))
+    task = prepare(trial)
     list(train(task.network, task.train, task.method, task.plan))
     assert task.test is not None
     assert accuracy(task.network, task.test) > 0.75
@@ -94,7 +94,7 @@ def test_a_lenet_learns_digits() -> None:
 
 def test_inducing_points_are_where_a_network_with_batch_norm_trains() -> None:
     """In eval mode it would see them through running statistics of nothing, a hundred times smaller."""
-    network = built(ResNetShape(channels=1, width=4), IMAGES)
+    network = built(ResNetSpec(channels=1, width=4), IMAGES)
     centers, length = network.process.variational_strategy.inducing_points[0], network.process.kernel.base_kernel
     network.train()
     with torch.no_grad():
@@ -125,7 +125,7 @@ def test_a_missing_gpytorch_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> 
     def missing(name: str, *arguments: Any, **words: Any) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr("widemargin.data.extras.import_module", missing)
+    monkeypatch.setattr("widemargin.data.optional.import_module", missing)
     message = r"^a deep kernel needs 'widemargin\[gp\]', which is not installed: pip install 'widemargin\[gp\]'$"
     with pytest.raises(ValueError, match=message):
         check_deep_kernel()
@@ -134,4 +134,4 @@ def test_a_missing_gpytorch_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("change", [{"inducing": 0}, {"draws": 0}, {"coefficient": 0.0}])
 def test_impossible_kernels_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"^inducing and draws must be at least 1 and coefficient > 0, got DeepKernel"):
-        DeepKernelGP(**change)
+        DeepKernelSpec(**change)

@@ -7,17 +7,17 @@ from torch import Tensor, nn
 from widemargin import (
     EveryDropout,
     LastDropout,
-    LeNetShape,
+    LeNetSpec,
     MCDropout,
+    MLPSpec,
     PerSearch,
     PerStep,
     Rng,
-    Widths,
     after,
     at_input,
     before_head,
 )
-from widemargin.networks.named import DropoutResNetShape
+from widemargin.networks.named import DropoutResNetSpec
 from widemargin.uncertainty.drawn import fresh_draws
 
 POINTS = torch.linspace(-1, 1, 18).view(6, 3)
@@ -110,7 +110,7 @@ def test_batch_norm_is_in_eval_mode_when_the_network_is() -> None:
 
 @pytest.mark.parametrize("renewal", [PerSearch(), PerStep()], ids=repr)
 def test_a_training_searches_among_other_members_than_those_that_judge(renewal: PerSearch | PerStep) -> None:
-    network = MCDropout(at_input(Widths((3, 8, 2), 0.5).build(Rng.seeded(0).generators[0])), 3, renewal).eval()
+    network = MCDropout(at_input(MLPSpec((3, 8, 2), 0.5).build(Rng.seeded(0).generators[0])), 3, renewal).eval()
     judging = network.logits(POINTS)
     found = []
     for seed in (0, 0, 1):
@@ -134,15 +134,15 @@ def test_masks_do_not_depend_on_the_dtype() -> None:
 @pytest.mark.parametrize(
     ("shape", "points"),
     [
-        (LeNetShape(side=8, dropout=0.2), (2, 1, 8, 8)),
-        (DropoutResNetShape(width=2), (2, 3, 8, 8)),
-        (Widths((4, 5, 6, 2), 0.2), (2, 4)),
+        (LeNetSpec(side=8, dropout=0.2), (2, 1, 8, 8)),
+        (DropoutResNetSpec(width=2), (2, 3, 8, 8)),
+        (MLPSpec((4, 5, 6, 2), 0.2), (2, 4)),
     ],
     ids=repr,
 )
 @pytest.mark.parametrize("cut", [at_input, before_head])
 def test_the_networks_with_dropout_are_drawn_wherever_they_are_cut(
-    cut: Callable[..., object], shape: LeNetShape, points: tuple[int, ...]
+    cut: Callable[..., object], shape: LeNetSpec, points: tuple[int, ...]
 ) -> None:
     network = MCDropout(cut(shape.build(Rng.seeded(0).generators[0])), 3).eval()
     answer = network.logits(network.encode(torch.ones(points)))

@@ -4,16 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin import LMS5, MLP, OPEN, SGD, Adam, Ensemble, Linf, Plan, Rng, Single, Updates, Widths, at_input, train
+from widemargin import LMS5, MLP, OPEN, SGD, Adam, Ensemble, Linf, MLPSpec, Plan, Rng, Single, Updates, at_input, train
 from widemargin.recipes import standard, udp
-from widemargin.run import jointly
+from widemargin.runs.run import jointly
 from widemargin.uncertainty.ensemble import answer_one_by_one, small_of_one_shape, stacked_answer
 
 POINTS = torch.linspace(-1, 1, 18, dtype=torch.float64).view(6, 3)
 
 
 def members(count: int, *widths: int) -> list[MLP]:
-    return [Widths(widths).build(Rng.seeded(seed).generators[0]).double() for seed in range(count)]
+    return [MLPSpec(widths).build(Rng.seeded(seed).generators[0]).double() for seed in range(count)]
 
 
 def test_one_product_agrees_with_the_loop_over_members() -> None:

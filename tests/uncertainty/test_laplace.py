@@ -4,7 +4,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin import LMS5, Adam, Cloud, Plan, Rng, Single, Updates, Widths, accuracy, at_input, before_head, laplace
+from widemargin import (
+    LMS5,
+    Adam,
+    Dataset,
+    MLPSpec,
+    Plan,
+    Rng,
+    Single,
+    Updates,
+    accuracy,
+    at_input,
+    before_head,
+    laplace,
+)
 from widemargin.recipes import standard
 from widemargin.training.loop import train
 from widemargin.uncertainty.laplace import _posterior, with_one
@@ -17,10 +30,10 @@ def network(*layers: nn.Module) -> nn.Sequential:
         return nn.Sequential(*layers)
 
 
-def linear(features: int, classes: int, points: Tensor) -> tuple[nn.Sequential, Cloud]:
+def linear(features: int, classes: int, points: Tensor) -> tuple[nn.Sequential, Dataset]:
     with Rng.seeded(0).as_global():
         whole = nn.Sequential(nn.Linear(features, classes)).double()
-    return whole, Cloud(points.double(), torch.arange(len(points)) % classes)
+    return whole, Dataset(points.double(), torch.arange(len(points)) % classes)
 
 
 def full(last: nn.Linear, points: Tensor, precision: float) -> Tensor:
@@ -51,7 +64,7 @@ def test_the_kronecker_form_has_the_trace_of_the_full_one_for_equal_predictions(
 
 
 def test_the_evidence_chooses_a_precision_and_more_precision_means_less_doubt() -> None:
-    mlp = Widths((2, 8, 2)).build(Rng.seeded(0).generators[0])
+    mlp = MLPSpec((2, 8, 2)).build(Rng.seeded(0).generators[0])
     list(train(Single(at_input(mlp)), CLOUD, standard(), Plan(Updates(150), Adam(0.02))))
 
     def spread(precision: float | None) -> float:
@@ -67,7 +80,7 @@ def test_the_evidence_chooses_a_precision_and_more_precision_means_less_doubt() 
 
 
 def test_it_is_a_copy_wherever_it_is_cut_and_without_bias() -> None:
-    mlp = Widths((2, 8, 2)).build(Rng.seeded(0).generators[0])
+    mlp = MLPSpec((2, 8, 2)).build(Rng.seeded(0).generators[0])
     before = [parameter.clone() for parameter in mlp.parameters()]
     answers = [laplace(cut, CLOUD, 4)(CLOUD.points) for cut in (at_input(mlp), before_head(mlp))]
     torch.testing.assert_close(*answers)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin import MLP, Abreast, Ensemble, Rng, Single, after, at_input
+from widemargin import MLP, Ensemble, Replicas, Rng, Single, after, at_input
 from widemargin.uncertainty.network import check_network, in_eval_mode
 
 POINTS = torch.linspace(-1, 1, 18).view(6, 3)
@@ -38,14 +38,14 @@ def test_networks_abreast_answer_for_their_own_block_alone(blocks: int) -> None:
     singles = [MLP(3, 5, 4) for _ in range(blocks)]
     parts = POINTS.chunk(blocks)
     expected = torch.cat([single(part) for single, part in zip(singles, parts, strict=True)])
-    network = Abreast(singles)
+    network = Replicas(singles)
     torch.testing.assert_close(network.logits(POINTS), expected[None])
     for single, part, again in zip(singles, parts, network.split(), strict=True):
         torch.testing.assert_close(again.logits(part)[0], single(part))
 
 
 def test_networks_here_add_nothing_to_the_loss() -> None:
-    for network in (Single(at_input(MLP(3, 4))), Ensemble([MLP(3, 4)]), Abreast([MLP(3, 4)])):
+    for network in (Single(at_input(MLP(3, 4))), Ensemble([MLP(3, 4)]), Replicas([MLP(3, 4)])):
         assert network.penalty() == 0
 
 

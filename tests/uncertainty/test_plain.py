@@ -5,19 +5,29 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from widemargin import AtInput, BeforeHead, Cloud, DeepKernel, DeepKernelGP, LeNetShape, ResidualShape, Rng, Widths
-from widemargin.networks.named import ResNetShape
-from widemargin.run import Place, Shape
-from widemargin.uncertainty.plain import PlainKernel, plain
+from widemargin import (
+    AtInput,
+    BeforeHead,
+    Dataset,
+    DeepKernel,
+    DeepKernelSpec,
+    LeNetSpec,
+    MLPSpec,
+    ResidualMLPSpec,
+    Rng,
+)
+from widemargin.networks.named import ResNetSpec
+from widemargin.runs.run import NetworkSpec, Place
+from widemargin.uncertainty.exportable import PlainKernel, plain
 
 PLANE, IMAGES = (2,), (1, 8, 8)
 WEIGHTS = ("weight", "bias")
-KERNELS: dict[str, tuple[Shape, tuple[int, ...], Place]] = {
-    "residual": (ResidualShape(2, 2, 16, 2), PLANE, AtInput()),
-    "mlp": (Widths((2, 16, 3)), PLANE, AtInput()),
-    "lenet": (LeNetShape(side=8), IMAGES, AtInput()),
-    "latent lenet": (LeNetShape(side=8), IMAGES, BeforeHead()),
-    "resnet": (ResNetShape(channels=1, width=4), IMAGES, AtInput()),
+KERNELS: dict[str, tuple[NetworkSpec, tuple[int, ...], Place]] = {
+    "residual": (ResidualMLPSpec(2, 2, 16, 2), PLANE, AtInput()),
+    "mlp": (MLPSpec((2, 16, 3)), PLANE, AtInput()),
+    "lenet": (LeNetSpec(side=8), IMAGES, AtInput()),
+    "latent lenet": (LeNetSpec(side=8), IMAGES, BeforeHead()),
+    "resnet": (ResNetSpec(channels=1, width=4), IMAGES, AtInput()),
 }
 
 
@@ -28,8 +38,8 @@ def drawn(rows: int, shape: tuple[int, ...], seed: int = 0) -> torch.Tensor:
 def deep_kernel(name: str, seed: int) -> DeepKernel:
     """With every parameter moved somewhere, as training would, and batch-norm that has seen something."""
     shape, points, place = KERNELS[name]
-    cloud = Cloud(drawn(40, points, seed), torch.arange(40) % 2)
-    network = DeepKernelGP(12, 5).network(lambda _: shape.build(Rng.seeded(seed).generators[0]), place, cloud)
+    cloud = Dataset(drawn(40, points, seed), torch.arange(40) % 2)
+    network = DeepKernelSpec(12, 5).network(lambda _: shape.build(Rng.seeded(seed).generators[0]), place, cloud)
     assert isinstance(network, DeepKernel)
     network(cloud.points)
     with torch.no_grad():
@@ -66,7 +76,7 @@ def test_the_network_itself_stays_as_it_was() -> None:
 
 
 def test_a_bounded_layer_has_the_weight_that_it_has_become() -> None:
-    network = ResidualShape(2, 2, 8, 1, coefficient=0.1).build(torch.Generator().manual_seed(0)).eval()
+    network = ResidualMLPSpec(2, 2, 8, 1, coefficient=0.1).build(torch.Generator().manual_seed(0)).eval()
     twin = plain(network)
     assert twin.state_dict().keys() == {f"{layer}.{part}" for layer in ("0", "1.linear", "2") for part in WEIGHTS}
     assert torch.linalg.matrix_norm(twin.get_parameter("1.linear.weight"), 2) <= 0.1 + 1e-4

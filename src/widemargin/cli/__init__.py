@@ -16,7 +16,7 @@ from tyro.conf import subcommand
 from widemargin.cli.verbs.audit import Audit
 from widemargin.cli.verbs.calibrate import Calibrate
 from widemargin.cli.verbs.compare import Compare
-from widemargin.cli.verbs.kept import Export, Resume, Runs
+from widemargin.cli.verbs.runs import Export, Resume, Runs
 from widemargin.cli.verbs.study import Demo, Study, Version
 from widemargin.cli.verbs.sweep import Sweep
 from widemargin.cli.verbs.train import Train

@@ -11,7 +11,13 @@ import rich.console
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from widemargin.cli.asked import (
+from widemargin.auditing.result import Audit as Audited
+from widemargin.auditing.result import AuditConfig
+from widemargin.auditing.runner import AuditTarget, audit
+from widemargin.auditing.shares import Shares, patient
+from widemargin.cli.choice import ball_named, check_seed
+from widemargin.cli.display import say
+from widemargin.cli.inputs import (
     answers,
     check_as_trained,
     data_asked,
@@ -21,17 +27,11 @@ from widemargin.cli.asked import (
     place_of,
     with_tests,
 )
-from widemargin.cli.choice import ball_named, check_seed
-from widemargin.cli.display import say
 from widemargin.cli.train import device_of
 from widemargin.cli.verbs.audit import Audit
-from widemargin.conduct.audit import Subject, audit
-from widemargin.conduct.audited import Audit as Audited
-from widemargin.conduct.audited import Question
-from widemargin.conduct.model import check_gradients, load_model
-from widemargin.conduct.shares import Shares, patient
-from widemargin.data.labelled import Labelled
+from widemargin.data.dataset import Dataset
 from widemargin.files import Damaged, read_json, write_json, write_whole
+from widemargin.io.load import check_gradients, load_model
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
 from widemargin.report.audit_page import page
 from widemargin.training.processes import as_started
@@ -49,12 +49,12 @@ def audit_model(words: Audit, console: rich.console.Console) -> None:
     check_as_trained(data, drawn, model, place)
     box = box or _box_of(drawn.test, each_feature=words.box is not None)
     balls = tuple(ball_named(words.norm, radius, box) for radius in radii)
-    subject = Subject(model.network, model.name, model.digest, drawn.test.to(device), called, model.notes)
+    subject = AuditTarget(model.network, model.name, model.digest, drawn.test.to(device), called, model.notes)
     answers(subject.network, subject.examples, called)
-    check_gradients(subject.network, subject.examples.batch(torch.arange(1))[0])
+    check_gradients(subject.network, subject.examples[torch.arange(1)][0])
     usual = folder_for(words.out, place, "audits", words.weights)
     apart = words.out is None and foreign(data, drawn, model, place)
-    out = made(usual if words.out else _own_folder(usual, called, subject.examples.origin.digest, apart))
+    out = made(usual if words.out else _own_folder(usual, called, subject.examples.digest, apart))
     with as_started(device) as started:
         processes = patient(started)
         question = _question(balls, min(words.points, len(drawn.test)), words.seed, processes.count)
@@ -80,7 +80,7 @@ def _box_said(words: tuple[str, ...] | None) -> Box | None:
     return Box(low, high)
 
 
-def _box_of(examples: Labelled, each_feature: bool) -> Box:
+def _box_of(examples: Dataset, each_feature: bool) -> Box:
     """The usual one, or one in which each feature has the values from its least to its largest."""
     image = examples.stored.ndim == 4
     if not each_feature:
@@ -93,9 +93,9 @@ def _box_of(examples: Labelled, each_feature: bool) -> Box:
     return Box(tuple(low.tolist()), tuple(high.tolist()))
 
 
-def _question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> Question:
+def _question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> AuditConfig:
     """In chunks as large as usual, but nobody shall be idle."""
-    return Question(balls, points, seed, max(1, min(Question.chunk, math.ceil(points / processes))))
+    return AuditConfig(balls, points, seed, max(1, min(AuditConfig.chunk, math.ceil(points / processes))))
 
 
 def _radii(eps: tuple[float, ...]) -> tuple[float, ...]:
@@ -114,8 +114,8 @@ def _seconds(budget: str | None) -> float | None:
 
 
 def _watched(
-    subject: Subject,
-    question: Question,
+    subject: AuditTarget,
+    question: AuditConfig,
     folder: Path,
     budget: float | None,
     console: rich.console.Console,

@@ -7,7 +7,9 @@ from pathlib import Path
 import rich.console
 from tyro.conf import arg
 
-from widemargin.cli.asked import (
+from widemargin.cli.choice import check_seed
+from widemargin.cli.display import say
+from widemargin.cli.inputs import (
     answers,
     check_as_trained,
     data_asked,
@@ -17,17 +19,14 @@ from widemargin.cli.asked import (
     place_of,
     with_tests,
 )
-from widemargin.cli.choice import check_seed
-from widemargin.cli.display import say
 from widemargin.cli.train import device_of
 from widemargin.cli.verbs.calibrate import Calibrate
-from widemargin.conduct.model import load_model
-from widemargin.data.alike import alike
-from widemargin.data.labelled import Labelled, Parts
+from widemargin.data.dataset import Dataset, Splits
+from widemargin.data.resize import resize
 from widemargin.data.splits import at_most
-from widemargin.data.toy import Cloud
 from widemargin.files import write_json, write_whole
-from widemargin.measure.calibration import doubts
+from widemargin.io.load import load_model
+from widemargin.measure.calibration import uncertainty_report
 from widemargin.report.calibration_page import Calibrated, page
 from widemargin.uncertainty.network import check_not_probabilities
 
@@ -46,7 +45,7 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
     check_as_trained(data, drawn, model, place)
     tests = _some(words, drawn)
     check_not_probabilities(answers(model.network, tests.to(words.device), called))
-    outside: dict[str, Cloud] = {}
+    outside: dict[str, Dataset] = {}
     notes = list(model.notes)
     for word in words.outside:
         name, parts = with_tests(data_asked(word, model, words.label, words.size, "--outside"))
@@ -61,11 +60,11 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
             notes.append(f"{name} was {_shape(there)} and is scaled (bilinear) to {_shape(tests)}.")
     usual = folder_for(words.out, place, "calibrations", words.weights)
     out = made(usual / f"on-{called}" if words.out is None and foreign(data, drawn, model, place) else usual)
-    found = doubts(model.network, tests.to(words.device), outside)
+    found = uncertainty_report(model.network, tests.to(words.device), outside)
     _tell(Calibrated(model.name, model.digest, called, found, tuple(notes)), out, console)
 
 
-def _shape(examples: Labelled) -> str:
+def _shape(examples: Dataset) -> str:
     channels, height, width = examples.stored.shape[1:]
     return f"{height} x {width}{' in colour' if channels == 3 else ''}"
 
@@ -79,10 +78,10 @@ def _tell(found: Calibrated, out: Path, console: rich.console.Console) -> None:
         say(console, f"  {out / name}")
 
 
-def _some(words: Calibrate, drawn: Parts) -> Labelled:
+def _some(words: Calibrate, drawn: Splits) -> Dataset:
     return drawn.test if words.points is None else at_most(drawn.test, words.points, words.seed)
 
 
-def _alike(words: Calibrate, foreign: Labelled, tests: Labelled) -> Cloud:
-    there = alike(foreign, tuple(tests.stored.shape[1:]))
-    return Cloud(there.points.to(words.device), there.labels.to(words.device))
+def _alike(words: Calibrate, foreign: Dataset, tests: Dataset) -> Dataset:
+    there = resize(foreign, tuple(tests.stored.shape[1:]))
+    return Dataset(there.points.to(words.device), there.labels.to(words.device))

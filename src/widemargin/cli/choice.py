@@ -12,59 +12,59 @@ from pathlib import Path
 from typing import TypeVar
 
 from widemargin import recipes
-from widemargin.conduct.own_network import OwnNetwork
 from widemargin.data.augment import CropFlip
+from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet, image_sets
-from widemargin.data.labelled import Labelled, Parts
-from widemargin.data.own import ImageFolder, Npz, OwnData, Table
+from widemargin.data.local import ImageFolder, LocalData, Npz, Table
 from widemargin.measure.robustness import pgd_attack
 from widemargin.method import Method
-from widemargin.networks.mlp import Widths
-from widemargin.networks.named import NAMED, DropoutResNetShape, LeNetShape
-from widemargin.networks.spectral import ResidualShape
+from widemargin.networks.mlp import MLPSpec
+from widemargin.networks.named import NAMED, DropoutResNetSpec, LeNetSpec
+from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Ball, Box, Linf
 from widemargin.perturb.objectives import (
     CLIMBED,
     Objective,
 )
 from widemargin.perturb.search import Search
-from widemargin.plan import (
+from widemargin.runs.run import (
+    AtInput,
+    AtModule,
+    BeforeHead,
+    DeepKernelSpec,
+    EnsembleSpec,
+    Estimator,
+    MCDropoutSpec,
+    NetworkSpec,
+    Place,
+    SingleSpec,
+    Trial,
+    Validation,
+    jointly,
+)
+from widemargin.runs.user_network import UserNetwork
+from widemargin.training.plan import (
     EMA,
     SGD,
     SWA,
     Adam,
-    AsTheyAre,
     Average,
     Constant,
     Cosine,
-    Decay,
     Descent,
     Epochs,
-    LastWeights,
     Multistep,
+    NoAugment,
+    NoAverage,
     Plan,
+    Schedule,
     Triangle,
-)
-from widemargin.run import (
-    AtInput,
-    AtModule,
-    BeforeHead,
-    DeepKernelGP,
-    DropoutDraws,
-    Estimator,
-    Members,
-    OneNetwork,
-    Place,
-    Shape,
-    Trial,
-    Validation,
-    jointly,
 )
 from widemargin.uncertainty.deep_kernel import check_deep_kernel
 
 Number = TypeVar("Number", int, float)
 _BALLS: dict[str, Callable[[float, Box], Ball]] = {"linf": Linf, "l2": L2, "l1": L1}
-_DECAYS: dict[str, Decay] = {
+_SCHEDULES: dict[str, Schedule] = {
     "constant": Constant(),
     "triangle": Triangle(),
     "multistep": Multistep(),
@@ -73,7 +73,7 @@ _DECAYS: dict[str, Decay] = {
 _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "epochs batch steps capacity width validate_every": ("a whole number of at least 1", lambda value: value >= 1),
     "patience": ("a whole number of at least 0", lambda value: value >= 0),
-    "alpha scale rate": ("a number above 0", lambda value: 0 < value < math.inf),
+    "alpha scale lr": ("a number above 0", lambda value: 0 < value < math.inf),
     "weight": ("a number of at least 0", lambda value: 0 <= value < math.inf),
     "eps validate_eps": ("a number of at least 0", lambda value: 0 <= value < math.inf),
     "fraction": ("above 0 and at most 1", lambda value: 0 < value <= 1),
@@ -103,8 +103,8 @@ class Choice:
     epochs: int | None = None
     batch: int | None = None
     optimizer: str | None = None
-    rate: float | None = None
-    decay: str | None = None
+    lr: float | None = None
+    schedule: str | None = None
     augment: bool = False
     average: str | None = None
     mixed: bool = False
@@ -125,7 +125,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Usual:
+class Defaults:
     """What is taken where nothing is said: paper-published settings, or a start for one's own data."""
 
     network: str
@@ -135,17 +135,17 @@ class Usual:
     batch: int = 256
 
 
-_USUAL = {
-    "fashion-mnist": Usual("lenet"),
-    "mnist": Usual("lenet"),
-    "digits": Usual("lenet", batch=32),
-    "svhn": Usual("resnet18-he", "sgd", 60, 0.03),
-    "cifar-10": Usual("resnet18", "sgd", 60, 0.03),
-    "cifar-100": Usual("resnet18", "sgd", 60, 0.03),
+_DEFAULTS = {
+    "fashion-mnist": Defaults("lenet"),
+    "mnist": Defaults("lenet"),
+    "digits": Defaults("lenet", batch=32),
+    "svhn": Defaults("resnet18-he", "sgd", 60, 0.03),
+    "cifar-10": Defaults("resnet18", "sgd", 60, 0.03),
+    "cifar-100": Defaults("resnet18", "sgd", 60, 0.03),
 }
 
 
-def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
+def chosen(choice: Choice) -> tuple[str, Trial, Splits]:
     """A title, the run, and its data, which had to be read to know its shape."""
     check_seed(choice.seed)
     _check_numbers(choice)
@@ -158,7 +158,7 @@ def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
     drawn = data.draw()
     image = drawn.train.stored.ndim == 4
     few = min(256, max(16, len(drawn.train) // 40), len(drawn.train))
-    usual = _USUAL.get(choice.data) or Usual("resnet18" if image else "mlp", batch=few)
+    usual = _DEFAULTS.get(choice.data) or Defaults("resnet18" if image else "mlp", batch=few)
     inputs = UNIT if image else OPEN
     if box is None:
         method = _method(choice, OPEN if choice.latent or choice.cut else inputs)
@@ -168,7 +168,7 @@ def chosen(choice: Choice) -> tuple[str, Trial, Parts]:
         Epochs(_or(choice.epochs, usual.epochs)),
         jointly(_descent(choice, usual.optimizer), choice.members or 1),
         _or(choice.batch, usual.batch),
-        CropFlip() if choice.augment else AsTheyAre(),
+        CropFlip() if choice.augment else NoAugment(),
         average,
         choice.mixed,
     )
@@ -196,7 +196,7 @@ def ball_named(norm: str, radius: float, box: Box) -> Ball:
     return _BALLS[norm](radius, box)
 
 
-def data_named(choice: Choice, flag: str = "--data") -> ImageSet | OwnData:
+def data_named(choice: Choice, flag: str = "--data") -> ImageSet | LocalData:
     if choice.data in image_sets():
         # As published: every seed holds out images of its own, but few images are the same few for all.
         return ImageSet(choice.data, choice.fraction, seed=choice.seed if choice.fraction == 1 else 42)
@@ -211,12 +211,12 @@ def data_named(choice: Choice, flag: str = "--data") -> ImageSet | OwnData:
         raise ValueError("--fraction is for published images: of your own data give only what is to be used")
     place = str(path.resolve())
     if path.suffix == ".npz":
-        return OwnData(Npz(place, unlabelled=choice.unlabelled))
+        return LocalData(Npz(place, unlabelled=choice.unlabelled))
     if choice.unlabelled is not None:
         raise ValueError(
             "--unlabelled is for .npz files: in a table leave the cell empty, of images make a folder `unlabelled`"
         )
-    return OwnData(ImageFolder(place, size=choice.size) if path.is_dir() else Table(place, choice.label))
+    return LocalData(ImageFolder(place, size=choice.size) if path.is_dir() else Table(place, choice.label))
 
 
 def _method(choice: Choice, box: Box) -> Method:
@@ -271,7 +271,7 @@ def _box_named(choice: Choice) -> Box | None:
     return None if choice.box is None else UNIT if choice.box == "unit" else OPEN
 
 
-def _attack(choice: Choice, image: bool, usual: Usual, box: Box) -> Search | None:
+def _attack(choice: Choice, image: bool, usual: Defaults, box: Box) -> Search | None:
     """For tables there is no usual radius: without one the best weights are those of the best clean accuracy."""
     if image:
         eps = _or(choice.validate_eps, usual.attacked)
@@ -281,38 +281,38 @@ def _attack(choice: Choice, image: bool, usual: Usual, box: Box) -> Search | Non
     return None if not radius else pgd_attack(_BALLS[choice.norm](radius, box), radius / 4, 10)
 
 
-def _network(choice: Choice, name: str, examples: Labelled) -> Shape:
+def _network(choice: Choice, name: str, examples: Dataset) -> NetworkSpec:
     shape, classes = tuple(examples.stored.shape[1:]), examples.classes
     if ":" in name or name.endswith(".py"):
-        return _alone(choice, OwnNetwork.at(name))
+        return _alone(choice, UserNetwork.at(name))
     if name == "mlp":
         if len(shape) != 1:
             raise ValueError("mlp is for tables: for images take lenet or resnet18")
         hidden, rate = _or(choice.width, 64), _or(choice.dropout, _usual_dropout(choice))
         if choice.deep_kernel:
-            return _alone(replace(choice, width=None), ResidualShape(shape[0], classes, hidden))
-        return _alone(replace(choice, width=None, dropout=None), Widths((shape[0], hidden, hidden, classes), rate))
+            return _alone(replace(choice, width=None), ResidualMLPSpec(shape[0], classes, hidden))
+        return _alone(replace(choice, width=None, dropout=None), MLPSpec((shape[0], hidden, hidden, classes), rate))
     if name not in NAMED:
         raise ValueError(f"--network must be one of {', '.join(NAMED)}, mlp or my_file.py:MyNet, got {name}")
     if len(shape) != 3:
         raise ValueError(f"{name} is for images: for tables take mlp")
     found = NAMED[name]
-    if isinstance(found, LeNetShape):
+    if isinstance(found, LeNetSpec):
         if shape[1] != shape[2]:
             raise ValueError(f"lenet needs square images, got {shape[1]} x {shape[2]}: give a --size, or take resnet18")
         rate = _or(choice.dropout, _usual_dropout(choice))
         lenet = replace(found, classes=classes, channels=shape[0], side=shape[1], dropout=rate)
         return _alone(replace(choice, capacity=None, dropout=None), replace(lenet, capacity=_or(choice.capacity, 1)))
-    if choice.dropout_draws is not None and not isinstance(found, DropoutResNetShape):
+    if choice.dropout_draws is not None and not isinstance(found, DropoutResNetSpec):
         raise ValueError(f"--dropout-draws needs dropout layers, which {name} has not: take resnet18-dropout")
     resnet = replace(found, classes=classes, channels=shape[0], width=_or(choice.width, 64))
-    if isinstance(resnet, DropoutResNetShape):
+    if isinstance(resnet, DropoutResNetSpec):
         resnet = replace(resnet, dropout=_or(choice.dropout, resnet.dropout))
         choice = replace(choice, dropout=None)
     return _alone(replace(choice, width=None), resnet)
 
 
-def _alone(choice: Choice, shape: Shape) -> Shape:
+def _alone(choice: Choice, shape: NetworkSpec) -> NetworkSpec:
     """Refuse what this network does not take."""
     for word in ("capacity", "width"):
         if getattr(choice, word) is not None:
@@ -353,14 +353,14 @@ def _members(choice: Choice) -> Estimator:
     if choice.dropout_draws is not None and choice.dropout_draws < 1:
         raise ValueError(f"--dropout-draws must be a whole number of at least 1, got {choice.dropout_draws}")
     if choice.members is not None:
-        return Members(choice.members)
+        return EnsembleSpec(choice.members)
     if choice.dropout_draws is not None:
-        return DropoutDraws(choice.dropout_draws)
+        return MCDropoutSpec(choice.dropout_draws)
     if choice.deep_kernel:
         # What is missing must be said before there is a folder.
         check_deep_kernel()
-        return DeepKernelGP()
-    return OneNetwork()
+        return DeepKernelSpec()
+    return SingleSpec()
 
 
 def _place(choice: Choice) -> Place:
@@ -371,8 +371,8 @@ def _place(choice: Choice) -> Place:
 
 def _descent(choice: Choice, usual: str) -> Descent:
     if (choice.optimizer or usual) == "adam":
-        return Adam(_or(choice.rate, 0.001), _DECAYS[choice.decay or "constant"])
-    return SGD(_or(choice.rate, 0.15), _DECAYS[choice.decay or "triangle"])
+        return Adam(_or(choice.lr, 0.001), _SCHEDULES[choice.schedule or "constant"])
+    return SGD(_or(choice.lr, 0.15), _SCHEDULES[choice.schedule or "triangle"])
 
 
 def _or(said: Number | None, usual: Number) -> Number:
@@ -381,7 +381,7 @@ def _or(said: Number | None, usual: Number) -> Number:
 
 def _average(words: str | None) -> Average:
     if words is None:
-        return LastWeights()
+        return NoAverage()
     name, _, number = words.partition(":")
     kinds: dict[str, Callable[..., Average]] = {"ema": EMA, "swa": SWA}
     try:

@@ -11,13 +11,13 @@ import rich.console
 
 from widemargin.cli.display import say
 from widemargin.cli.verbs.compare import Compare
-from widemargin.conduct.description import read_description
-from widemargin.conduct.folder import RunFolder
 from widemargin.files import Damaged, read_json, write_whole
 from widemargin.report.comparison import Attack, Entry, Measured, compare
 from widemargin.report.document import page
 from widemargin.report.tables import Table
-from widemargin.run import key_of
+from widemargin.runs.folder import RunFolder
+from widemargin.runs.run import key_of
+from widemargin.runs.serialize import read_description
 
 _WRITERS: dict[str, Callable[[Sequence[Table]], str]] = {
     ".md": lambda tables: "\n\n".join(table.markdown() for table in tables) + "\n",

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from widemargin.conduct.folder import Line
-from widemargin.data.extras import needed
+from widemargin.data.optional import import_optional
+from widemargin.runs.folder import Line
 from widemargin.training.loop import Record
 
 
@@ -54,7 +54,7 @@ class Board:
     """The same for TensorBoard."""
 
     def __init__(self, folder: Path) -> None:
-        needed("tensorboard", "'widemargin[tensorboard]'", "--tensorboard")
+        import_optional("tensorboard", "'widemargin[tensorboard]'", "--tensorboard")
         self.folder = folder
 
     def begin(self, done: int, updates: int) -> None:

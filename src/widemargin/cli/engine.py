@@ -11,8 +11,8 @@ from dataclasses import replace
 import rich.console
 
 from widemargin.cli.verbs.study import EngineName
-from widemargin.conduct.stop import Asking
 from widemargin.ray_tasks import ray_tasks
+from widemargin.runs.stop import Asking
 from widemargin.workers import Workers
 
 

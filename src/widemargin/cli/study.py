@@ -13,11 +13,11 @@ from widemargin.cli.display import say
 from widemargin.cli.engine import workers_of
 from widemargin.cli.stopping import Asked, listening
 from widemargin.cli.verbs.study import Demo, StudyList, StudyReport, StudyRun
-from widemargin.conduct.stop import Stopped
 from widemargin.report import study
 from widemargin.report.document import Report
 from widemargin.report.results import keep
 from widemargin.report.store import Store
+from widemargin.runs.stop import Stopped
 from widemargin.workers import Workers
 
 

@@ -13,19 +13,19 @@ from widemargin.cli.choice import Choice, chosen
 from widemargin.cli.display import Display, say, told
 from widemargin.cli.train import choice_of, device_of
 from widemargin.cli.verbs.sweep import SEARCHED, Sweep
-from widemargin.conduct.carry_out import Watch
-from widemargin.conduct.folder import Line
-from widemargin.conduct.sweep import Range, SweepTrial, best_first
-from widemargin.conduct.task import Task, task_of
-from widemargin.data.extras import needed
+from widemargin.data.optional import import_optional
 from widemargin.report.sweep_page import Swept, page
-from widemargin.run import key_of
+from widemargin.runs.folder import Line
+from widemargin.runs.prepare import PreparedRun, prepare
+from widemargin.runs.run import key_of
+from widemargin.runs.runner import Observer
+from widemargin.runs.sweep import Range, SweepTrial, best_first
 from widemargin.training.loop import Record
 
 
 def sweep(words: Sweep, console: rich.console.Console) -> None:
-    needed("optuna", "'widemargin[sweeps]'", "`widemargin sweep`")
-    from widemargin.conduct import optuna_sweep
+    import_optional("optuna", "'widemargin[sweeps]'", "`widemargin sweep`")
+    from widemargin.runs import optuna_sweep
 
     asked = _Words.of(words)
     # A wrong word must not wait for a database, nor leave one.
@@ -90,9 +90,9 @@ class _Words:
     def choice(self, parameters: Mapping[str, float]) -> Choice:
         return replace(self.fixed, **dict(parameters))  # type: ignore[arg-type]
 
-    def task(self, parameters: Mapping[str, float]) -> Task:
+    def task(self, parameters: Mapping[str, float]) -> PreparedRun:
         title, trial, drawn = chosen(self.choice(parameters))
-        return task_of(trial, drawn, device_of(self.device), title)
+        return prepare(trial, drawn, device_of(self.device), title)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class _Told:
     console: rich.console.Console
     count: int
 
-    def begin(self, number: int, parameters: Mapping[str, float]) -> Sequence[Watch]:
+    def begin(self, number: int, parameters: Mapping[str, float]) -> Sequence[Observer]:
         said = ", ".join(f"{name} {value:g}" for name, value in parameters.items())
         self.console.print(f"trial {number}, of {self.count} in all: {said}", highlight=False)
         return [_Bar(Display(self.console))]

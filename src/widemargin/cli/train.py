@@ -14,10 +14,10 @@ from widemargin.cli.choice import Choice, chosen
 from widemargin.cli.display import Board, Display, say, told
 from widemargin.cli.stopping import Asked, listening, seconds
 from widemargin.cli.verbs.train import RunWords, Train
-from widemargin.conduct.carry_out import Outcome, Watch, carry_out
-from widemargin.conduct.folder import RunFolder
-from widemargin.conduct.task import Task, task_of
-from widemargin.conduct.threads import with_threads
+from widemargin.runs.folder import RunFolder
+from widemargin.runs.prepare import PreparedRun, prepare
+from widemargin.runs.runner import Observer, Outcome, run_training
+from widemargin.runs.threads import with_threads
 from widemargin.training.processes import Processes, as_started
 
 
@@ -27,7 +27,7 @@ def train(words: Train, console: rich.console.Console) -> None:
     title, trial, drawn = chosen(choice_of(words))
     folder = RunFolder(Path("runs") / trial.key if words.out is None else words.out)
     with listening(words.stop_after) as wish:
-        do(task_of(trial, drawn, device_of(words.device), title), folder, console, words.tensorboard, wish)
+        do(prepare(trial, drawn, device_of(words.device), title), folder, console, words.tensorboard, wish)
 
 
 def choice_of(words: RunWords[Any, Any], **said: Any) -> Choice:
@@ -46,10 +46,10 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def do(task: Task, folder: RunFolder, console: rich.console.Console, tensorboard: bool, wish: Asked) -> None:
+def do(task: PreparedRun, folder: RunFolder, console: rich.console.Console, tensorboard: bool, wish: Asked) -> None:
     with as_started(next(task.network.parameters()).device) as processes, with_threads(task, folder) as task:
         if processes.rank > 0:
-            outcome = carry_out(task, folder, processes=processes, until=wish)
+            outcome = run_training(task, folder, processes=processes, until=wish)
         else:
             outcome = _lead(task, folder, console, tensorboard, processes, wish)
     if not outcome.finished:
@@ -58,14 +58,14 @@ def do(task: Task, folder: RunFolder, console: rich.console.Console, tensorboard
 
 
 def _lead(
-    task: Task,
+    task: PreparedRun,
     folder: RunFolder,
     console: rich.console.Console,
     tensorboard: bool,
     processes: Processes,
     wish: Asked,
 ) -> Outcome:
-    watchers: list[Watch] = [Display(console)]
+    watchers: list[Observer] = [Display(console)]
     if tensorboard:
         watchers.append(Board(folder.path / "tensorboard"))
     say(console, f"{task.description['title'] or 'a run'}, in {folder.path}")
@@ -73,7 +73,7 @@ def _lead(
     if unlabelled:
         used = f"{unlabelled:,} of {len(task.train):,} training rows have no label: they are trained on too"
         say(console, task.left_out or used)
-    outcome = carry_out(task, folder, watchers, processes=processes, until=wish)
+    outcome = run_training(task, folder, watchers, processes=processes, until=wish)
     if outcome.figures:
         say(console, f"test: {told(outcome.figures)}")
     if outcome.finished:

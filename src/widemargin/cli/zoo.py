@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import rich.console
 
 from widemargin.cli.verbs.zoo import Zoo
-from widemargin.conduct.zoo import PREFIX, Card, cards, columns, zoo_run
+from widemargin.io.zoo import PREFIX, Card, cards, columns, zoo_run
 from widemargin.report.tables import Table
 
 

@@ -21,7 +21,7 @@ def updates_per_epoch(rows: int, size: int | None) -> int:
 def batches(rows: int, size: int | None, seeds: tuple[int, ...], first: int = 0) -> Iterator[Tensor]:
     """Row numbers for ever, from update `first` on: every epoch in an order of its own.  No size: all rows.
 
-    An epoch's order follows from its number, so training can start in the middle.  With several networks abreast, each
+    An epoch's order follows from its number, so training can start in the middle.  With several replicas, each
     seed decides for its own block of rows, and a batch has rows of every block.
     """
     per_epoch = updates_per_epoch(rows // len(seeds), size)

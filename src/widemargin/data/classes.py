@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widemargin.data.checks import UNLABELLED
-from widemargin.data.labelled import ClassName
+from widemargin.data.dataset import ClassName
 from widemargin.data.limits import MOST_CLASSES, MOST_NAME, listed, quoted
 
 _FEW = 20

@@ -16,7 +16,7 @@ from filelock import FileLock
 from rich.console import Console
 from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
-from widemargin.data.extras import needed
+from widemargin.data.optional import import_optional
 
 _CHUNK = 1 << 18
 
@@ -35,7 +35,7 @@ class Remote:
 
 def download(remotes: tuple[Remote, ...], folder: Path, terms: str, done: Callable[[], bool]) -> None:
     """Fetch every file into `folder`; of an archive, what it holds in a folder of that name."""
-    logger = needed("pooch", "pooch", "a download").get_logger()
+    logger = import_optional("pooch", "pooch", "a download").get_logger()
     folder.mkdir(parents=True, exist_ok=True)
     # Several workers may want the same data at once: one fetches it, the others wait and find it.
     with FileLock(f"{folder}.lock"):
@@ -51,7 +51,7 @@ def download(remotes: tuple[Remote, ...], folder: Path, terms: str, done: Callab
 
 
 def _retrieved(remote: Remote, target: Path) -> Path:
-    retrieve = needed("pooch", "pooch", "a download").retrieve
+    retrieve = import_optional("pooch", "pooch", "a download").retrieve
 
     def resume(address: str, output: str, _: object) -> None:
         _resume(address, target / f"{remote.name}.part", Path(output))

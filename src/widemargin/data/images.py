@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from widemargin.data.dataset import Dataset, Origin, Splits
 from widemargin.data.download import Remote
-from widemargin.data.extras import needed
 from widemargin.data.formats import cifar10, cifar100, idx_pair, svhn
-from widemargin.data.labelled import Labelled, Origin, Parts
+from widemargin.data.optional import import_optional
 from widemargin.data.sources import Source
 from widemargin.data.splits import at_most, published_parts
 
@@ -52,7 +52,7 @@ class ImageSet:
         offer = _OFFERS[self.name]
         return offer.training - offer.validation if self.fraction == 1 else round(self.fraction * offer.training)
 
-    def draw(self) -> Parts:
+    def draw(self) -> Splits:
         """Read the files, after a download if they are nowhere on this machine."""
         offer = _OFFERS[self.name]
         train, test = offer.read()
@@ -73,20 +73,20 @@ def image_sets() -> dict[str, str]:
 class _Offer:
     """How to read the training and the test file, and how many of how many are for validation as published."""
 
-    read: Callable[[], tuple[Labelled, Labelled]]
+    read: Callable[[], tuple[Dataset, Dataset]]
     validation: int
     training: int
     terms: str = ""
 
 
-def _digits() -> tuple[Labelled, Labelled]:
+def _digits() -> tuple[Dataset, Dataset]:
     """scikit-learn's 8 x 8 digits come in one file: the last 360, written by other hands, are for the test."""
-    found = needed("sklearn.datasets", "scikit-learn", "the digits").load_digits()
+    found = import_optional("sklearn.datasets", "scikit-learn", "the digits").load_digits()
     pixels = found.images.astype(np.uint8)[:, None]
     classes = found.target.astype(np.int64)
     digest = hashlib.sha256(pixels.tobytes() + classes.tobytes()).hexdigest()[:16]
     origin = Origin("scikit-learn", digest)
-    whole = Labelled(torch.from_numpy(pixels), torch.from_numpy(classes), tuple(range(10)), origin, white=16)
+    whole = Dataset(torch.from_numpy(pixels), torch.from_numpy(classes), tuple(range(10)), origin, white=16)
     rows = torch.arange(len(whole))
     return whole.take(rows[:-360]), whole.take(rows[-360:])
 

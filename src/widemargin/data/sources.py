@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
+from widemargin.data.dataset import ClassName, Dataset, Origin
 from widemargin.data.download import Remote, download
-from widemargin.data.extras import needed
 from widemargin.data.formats import Classes, File, Pixels
-from widemargin.data.labelled import ClassName, Labelled, Origin
+from widemargin.data.optional import import_optional
 
 VARIABLE = "WIDEMARGIN_DATA"
 Decode = Callable[..., tuple[Pixels, Classes]]
@@ -36,7 +36,7 @@ class Source:
     advice: str = ""
     terms: str = ""
 
-    def read(self, decode: Decode, names: tuple[ClassName, ...]) -> tuple[Labelled, Labelled]:
+    def read(self, decode: Decode, names: tuple[ClassName, ...]) -> tuple[Dataset, Dataset]:
         """The training and the test file, whole; one warning if some of it is not what was published."""
         folder = self.locate()
         parts = [_read(folder, files, decode, names) for files in (self.train, self.test)]
@@ -91,20 +91,20 @@ class Source:
 
 
 def cache_folder() -> Path:
-    return Path(needed("pooch", "pooch", "looking for published data sets").os_cache("widemargin"))
+    return Path(import_optional("pooch", "pooch", "looking for published data sets").os_cache("widemargin"))
 
 
 def _stored(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
-def _read(folder: Path, files: tuple[tuple[str, str], ...], decode: Decode, names: tuple[ClassName, ...]) -> Labelled:
+def _read(folder: Path, files: tuple[tuple[str, str], ...], decode: Decode, names: tuple[ClassName, ...]) -> Dataset:
     found = [File.read(path) for name, _ in files if (path := _stored(folder, name)) is not None]
     pixels, classes = decode(*found)
     checksums = [file.md5 for file in found]
     digest = hashlib.sha256(" ".join(checksums).encode()).hexdigest()[:16]
     origin = Origin(str(folder), digest, official=checksums == [checksum for _, checksum in files])
     try:
-        return Labelled(torch.from_numpy(pixels), torch.from_numpy(classes), names, origin, white=255)
+        return Dataset(torch.from_numpy(pixels), torch.from_numpy(classes), names, origin, white=255)
     except ValueError as problem:
         raise ValueError(f"{folder}: {problem}") from None

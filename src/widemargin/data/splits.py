@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widemargin.data.checks import UNLABELLED
-from widemargin.data.labelled import Labelled, Parts
+from widemargin.data.dataset import Dataset, Splits
 from widemargin.rng import Rng
 from widemargin.shapes import Labels
 
@@ -36,7 +36,7 @@ def held_out(labels: Labels, count: int, rng: Rng) -> tuple[Tensor, Tensor]:
     return stays.nonzero()[:, 0], held
 
 
-def published_parts(train: Labelled, test: Labelled, validation: int, fraction: float, seed: int) -> Parts:
+def published_parts(train: Dataset, test: Dataset, validation: int, fraction: float, seed: int) -> Splits:
     """Validation first, so that it is the same for every fraction; then that fraction of the whole training file.
 
     So 5 % of CIFAR-10 with 5,000 to validate is 2,500 of the other 45,000.  Fraction 1 is all that validation leaves.
@@ -49,17 +49,17 @@ def published_parts(train: Labelled, test: Labelled, validation: int, fraction: 
             f"leaves, got {fraction}, which is {count}: choose less, or 1 for all"
         )
     kept = rest[stratified(train.labels[rest], count, Rng.seeded(seed, purpose="fraction"))]
-    return Parts(train.take(kept), train.take(held), test)
+    return Splits(train.take(kept), train.take(held), test)
 
 
-def at_most(examples: Labelled, count: int, seed: int) -> Labelled:
+def at_most(examples: Dataset, count: int, seed: int) -> Dataset:
     """All of them, or `count` drawn class by class if there are more."""
     if len(examples) <= count:
         return examples
     return examples.take(stratified(examples.labels, count, Rng.seeded(seed, purpose="test")))
 
 
-def shared_parts(examples: Labelled, validation: float, test: float, seed: int) -> Parts:
+def shared_parts(examples: Dataset, validation: float, test: float, seed: int) -> Splits:
     """Shares of one file, for data that comes in no parts.  Rows without a label are all for training."""
     if examples.partly:
         parts = shared_parts(examples.labelled(), validation, test, seed)
@@ -79,4 +79,4 @@ def shared_parts(examples: Labelled, validation: float, test: float, seed: int) 
     stays, held = held_out(
         examples.labels[rest], round(validation * len(examples)), Rng.seeded(seed, purpose="validation")
     )
-    return Parts(examples.take(rest[stays]), examples.take(rest[held]), examples.take(last))
+    return Splits(examples.take(rest[stays]), examples.take(rest[held]), examples.take(last))

@@ -13,7 +13,6 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from widemargin.data.extras import needed
 from widemargin.data.limits import (
     MOST_COLUMNS,
     MOST_LINE,
@@ -26,6 +25,7 @@ from widemargin.data.limits import (
     short,
     size_of,
 )
+from widemargin.data.optional import import_optional
 
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 _ROWS = 1 << 16
@@ -95,8 +95,8 @@ def _parquet(path: Path, label: str) -> tuple[Features, Column]:
 
 
 def _parquet_columns(path: Path, label: str) -> dict[str, Column]:
-    arrow = needed("pyarrow", "pyarrow", "a .parquet file")
-    file_of = needed("pyarrow.parquet", "pyarrow", "a .parquet file").ParquetFile
+    arrow = import_optional("pyarrow", "pyarrow", "a .parquet file")
+    file_of = import_optional("pyarrow.parquet", "pyarrow", "a .parquet file").ParquetFile
     size = size_of(path)
     try:
         with file_of(path) as file:

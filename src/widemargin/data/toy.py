@@ -8,53 +8,14 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from widemargin.data.checks import check_label_type, check_labels, check_points
-from widemargin.shapes import Labels, PerSample, Points
-
-
-@dataclass(frozen=True, eq=False)
-class Cloud:
-    """Labelled points: [rows, features...] and [rows]."""
-
-    points: Tensor
-    labels: Tensor
-
-    def __post_init__(self) -> None:
-        check_points(self.points)
-        check_label_type(self.labels)
-        check_labels(self.labels, len(self.points), self.classes)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def batch(self, rows: Tensor) -> tuple[Points, Labels]:
-        return self.points[rows], self.labels[rows]
-
-    def repeated(self, times: int) -> Cloud:
-        """One copy after the other: a block for each of several networks abreast."""
-        return Cloud(torch.cat([self.points] * times), torch.cat([self.labels] * times))
-
-    @property
-    def classes(self) -> int:
-        return int(self.labels.max()) + 1 if self.labels.numel() else 0
-
-    def best_margins(self, p: float = 2.0) -> PerSample:
-        """Half the way to the nearest point of another class: no boundary can give all points more.
-
-        The boundary of the nearest-neighbour rule gives every point at least this much, so it is attained.
-        """
-        flat = self.points.double().flatten(1)
-        distances = torch.cdist(flat, flat, p=p)
-        distances[self.labels[:, None] == self.labels[None]] = torch.inf
-        return (distances.amin(1) / 2).to(self.points)
+from widemargin.data.dataset import Dataset
 
 
 class PointSet(Protocol):
-    """A frozen description of a cloud: equal descriptions draw equal points."""
+    """A frozen description of a dataset: equal descriptions draw equal points."""
 
-    def draw(self) -> Cloud: ...
+    def draw(self) -> Dataset: ...
 
 
 @dataclass(frozen=True)
@@ -67,7 +28,7 @@ class NarrowCorridor:
     narrow: float = 0.2
     wide: float = 1.0
 
-    def draw(self) -> Cloud:
+    def draw(self) -> Dataset:
         t = np.arange(0, 8.25, 0.25)
         stair, along = np.floor(t), t - np.floor(t)
         even = stair % 2 == 0
@@ -85,7 +46,7 @@ class LMS5:
     linear_margin: float = 0.1
     slab_margin: float = 0.1
 
-    def draw(self) -> Cloud:
+    def draw(self) -> Dataset:
         rng = np.random.default_rng(self.seed)
         labels = rng.integers(0, 2, self.count)
         u, v, w, side = rng.random((4, self.count))
@@ -104,7 +65,7 @@ class TwoDistances:
     seed: int = 0
     count: int = 80
 
-    def draw(self) -> Cloud:
+    def draw(self) -> Dataset:
         rng = np.random.default_rng(self.seed)
         right = np.arange(self.count) % 2
         labels = np.arange(self.count) // 2 % 2
@@ -121,7 +82,7 @@ class TwoGaussians:
     count: int = 200
     deviation: float = 0.1
 
-    def draw(self) -> Cloud:
+    def draw(self) -> Dataset:
         labels = np.arange(self.count) % 2
         noise = np.random.default_rng(self.seed).normal(0, self.deviation, self.count)
         return _cloud_of((2 * labels - 1 + noise)[:, None], labels)
@@ -142,7 +103,7 @@ class FromSklearn:
         if self.name not in _SKLEARN:
             raise ValueError(f"FromSklearn.name must be one of {', '.join(_SKLEARN)}, got {self.name!r}")
 
-    def draw(self) -> Cloud:
+    def draw(self) -> Dataset:
         try:
             from sklearn import datasets
         except ImportError:
@@ -159,9 +120,9 @@ _NOISY = ("moons", "circles")
 _SKLEARN = (*_NOISY, "blobs", "gaussian_quantiles")
 
 
-def _cloud(classes: list[NDArray[np.float64]]) -> Cloud:
+def _cloud(classes: list[NDArray[np.float64]]) -> Dataset:
     return _cloud_of(np.concatenate(classes), np.repeat(np.arange(len(classes)), [len(c) for c in classes]))
 
 
-def _cloud_of(points: NDArray[np.float64], labels: NDArray[np.int64]) -> Cloud:
-    return Cloud(torch.as_tensor(points, dtype=torch.float32), torch.as_tensor(labels, dtype=torch.int64))
+def _cloud_of(points: NDArray[np.float64], labels: NDArray[np.int64]) -> Dataset:
+    return Dataset(torch.as_tensor(points, dtype=torch.float32), torch.as_tensor(labels, dtype=torch.int64))

@@ -8,23 +8,26 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from widemargin.data.examples import Examples
+from widemargin.data.dataset import Examples
 from widemargin.uncertainty.network import Network, in_eval_mode
+from widemargin.uncertainty.predictive import is_correct
 
 Right = Bool[Tensor, " B"]
-ROWS_AT_ONCE = 500
+BATCH_SIZE = 500
 
 
-def right(network: Network, examples: Examples, rows_at_once: int = ROWS_AT_ONCE) -> Right:
+def right(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) -> Right:
     """For every example, whether the class with the highest mean probability is its own.  The network stays as it is.
 
     An answer that is not a number is wrong.
     """
     with torch.no_grad(), in_eval_mode(network):
-        return torch.cat([named_right(network(inputs), labels) for _, inputs, labels in slices(examples, rows_at_once)])
+        return torch.cat(
+            [is_correct(network(inputs), labels) for _, inputs, labels in iter_batches(examples, rows_at_once)]
+        )
 
 
-def accuracy(network: Network, examples: Examples, rows_at_once: int = ROWS_AT_ONCE) -> float:
+def accuracy(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) -> float:
     """The share of examples that are classified right."""
     return share(right(network, examples, rows_at_once))
 
@@ -33,12 +36,10 @@ def share(flags: Right) -> float:
     return int(flags.sum()) / len(flags)
 
 
-def named_right(answers: Tensor, labels: Tensor) -> Tensor:
-    return (answers.argmax(-1) == labels) & answers.isfinite().any(-1) & ~answers.isnan().any(-1)
-
-
-def slices(examples: Examples, rows_at_once: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def iter_batches(examples: Examples, rows_at_once: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Row numbers, inputs and labels, in order and in bounded memory."""
+    if examples.partly:
+        raise ValueError("to measure, every row must have a label, got some without (-1): take dataset.labelled()")
     for rows in torch.arange(len(examples)).split(rows_at_once):
-        inputs, labels = examples.batch(rows)
+        inputs, labels = examples[rows]
         yield rows, inputs, labels

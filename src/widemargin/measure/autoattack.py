@@ -10,15 +10,16 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from widemargin.data.examples import Examples, row_numbers
-from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, share
-from widemargin.measure.attacks.attack import Attack, Noise
-from widemargin.measure.attacks.pooling import quick_pooling
-from widemargin.measure.attacks.standard import standard
-from widemargin.measure.draws import Draws, Finder, judged
+from widemargin.data.dataset import Examples, row_numbers
+from widemargin.fast.pooling import quick_pooling
+from widemargin.measure.accuracy import BATCH_SIZE, share
+from widemargin.measure.eot import Draws, Finder, judged
+from widemargin.perturb.attack import Attack, Noise
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.suites import standard
 from widemargin.shapes import Labels, Points
 from widemargin.uncertainty.network import Network, check_is_network, in_eval_mode
+from widemargin.uncertainty.predictive import is_correct
 
 ROBUST, CLEAN = -1, 0
 """In `Attacked.broken_by`: nothing broke it; it was wrong before any attack.  The k-th attack is k."""
@@ -96,12 +97,12 @@ def autoattack_batches(
     attacks: Sequence[Attack] | None = None,
     seed: int = 0,
     rows: Tensor | None = None,
-    rows_at_once: int = ROWS_AT_ONCE,
+    rows_at_once: int = BATCH_SIZE,
 ) -> Iterator[Attacked]:
     """The same, batch by batch as they are finished: whoever saves each can go on with the rows that are missing."""
     check_is_network(network)
-    if network.abreast != 1:
-        raise ValueError(f"robustness is that of one network, got {network.abreast} abreast: split them first")
+    if network.replicas != 1:
+        raise ValueError(f"robustness is that of one network, got {network.replicas} replicas: split them first")
     chosen = torch.arange(len(examples)) if rows is None else rows
     if len(chosen) == 0:
         raise ValueError("there must be at least one example to attack, got none")
@@ -110,9 +111,9 @@ def autoattack_batches(
         raise ValueError(f"the network's answers are random, and nothing can be said of it, since {judges.problem}")
     rows_at_once = min(rows_at_once, judges.rows_at_once)
     for own in chosen.split(rows_at_once):
-        inputs, labels = examples.batch(own)
+        inputs, labels = examples[own]
         ball.box.check(inputs)
-        with under_attack(judges.network):
+        with frozen(judges.network):
             classes = _classes(judges.network, inputs)
             made = judges.within(standard(ball, classes, rows_at_once) if attacks is None else attacks)
             noise = Noise(seed, row_numbers(examples, own).to(inputs.device))
@@ -120,7 +121,7 @@ def autoattack_batches(
 
 
 @contextmanager
-def under_attack(network: nn.Module) -> Iterator[None]:
+def frozen(network: nn.Module) -> Iterator[None]:
     """In eval mode, without gradients of parameters and with a faster max-pooling; everything gets its own back."""
     flags = [(parameter, parameter.requires_grad) for parameter in network.parameters()]
     with in_eval_mode(network), quick_pooling(network):
@@ -143,14 +144,14 @@ def _attacked(
 ) -> Attacked:
     points = inputs.clone()
     with torch.no_grad():
-        broken_by = torch.where(named_right(network(inputs), labels), ROBUST, CLEAN)
+        broken_by = torch.where(is_correct(network(inputs), labels), ROBUST, CLEAN)
     for number, attack in enumerate(attacks, start=1):
         left = (broken_by == ROBUST).nonzero()[:, 0]
         if len(left) == 0:
             break
         found = attack(network, inputs[left], labels[left], noise.at(left)).detach()
         with torch.no_grad():
-            broken = ~named_right(network(found), labels[left])
+            broken = ~is_correct(network(found), labels[left])
         broken_by[left[broken]] = number
         points[left[broken]] = found[broken]
     return Attacked(tuple(attack.name for attack in attacks), rows.cpu(), broken_by.cpu(), points)

@@ -9,7 +9,7 @@ import torch
 from contourpy import LineType, contour_generator
 from numpy.typing import NDArray
 
-from widemargin.data.toy import Cloud
+from widemargin.data.dataset import Dataset
 from widemargin.uncertainty.network import Network, in_eval_mode
 
 Array = NDArray[np.float64]
@@ -26,7 +26,7 @@ class Window:
     top: float
 
     @classmethod
-    def around(cls, cloud: Cloud, pad: float | None = None) -> Window:
+    def around(cls, cloud: Dataset, pad: float | None = None) -> Window:
         """The cloud and a rim, by default wide enough for every boundary that costs a point some of its best margin."""
         if cloud.points.shape[1] != 2:
             raise ValueError(

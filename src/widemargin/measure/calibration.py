@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widemargin.data.examples import Examples
-from widemargin.data.extras import needed
-from widemargin.measure.accuracy import ROWS_AT_ONCE, Right, slices
+from widemargin.data.dataset import Examples
+from widemargin.data.optional import import_optional
+from widemargin.measure.accuracy import BATCH_SIZE, Right, iter_batches
 from widemargin.shapes import Labels, MemberLogits, PerSample
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.predictive import (
@@ -111,9 +111,7 @@ class Separation:
         return self.suspects + self.others
 
 
-def calibration(
-    network: Network, examples: Examples, bins: int = BINS, rows_at_once: int = ROWS_AT_ONCE
-) -> Calibration:
+def calibration(network: Network, examples: Examples, bins: int = BINS, rows_at_once: int = BATCH_SIZE) -> Calibration:
     """Of the members' mean probability.  The network stays as it is.
 
     Likelihood and Brier score are a line each: scikit-learn's log_loss clips at 1e-16, so a network that is surely
@@ -155,7 +153,7 @@ def reliability(confidence: Array, right: Array, bins: int = BINS) -> Bins:
 
 
 def uncertainty(
-    network: Network, examples: Examples, measure: Uncertainty = log_entropy, rows_at_once: int = ROWS_AT_ONCE
+    network: Network, examples: Examples, measure: Uncertainty = log_entropy, rows_at_once: int = BATCH_SIZE
 ) -> PerSample:
     """How unsure the network is of each example, in double precision.  The network stays as it is."""
     return measure(member_logits(network, examples, rows_at_once))
@@ -196,14 +194,14 @@ class Doubt:
 
 
 @dataclass(frozen=True, eq=False)
-class Doubts:
+class UncertaintyReport:
     """All at once: how far a network's sureness can be believed, and by which measure its doubt is seen best."""
 
     calibration: Calibration
     by: Mapping[str, Doubt]
 
 
-def doubts(network: Network, inside: Examples, outside: Mapping[str, Examples]) -> Doubts:
+def uncertainty_report(network: Network, inside: Examples, outside: Mapping[str, Examples]) -> UncertaintyReport:
     """Every example is answered once.  Left out for one member: expected entropy, its entropy, and information, 0."""
     known, labels = member_logits(network, inside), inside.labels.cpu()
     unknown = {name: member_logits(network, examples) for name, examples in outside.items()}
@@ -213,7 +211,7 @@ def doubts(network: Network, inside: Examples, outside: Mapping[str, Examples]) 
         for name, measure in UNCERTAINTIES.items()
         if len(known) > 1 or name not in ("mutual information", "expected entropy")
     }
-    return Doubts(
+    return UncertaintyReport(
         _calibration(known, labels),
         {name: _doubt(measure, known, unknown, wrong) for name, measure in measures.items()},
     )
@@ -236,12 +234,12 @@ def _doubt(measure: Uncertainty, known: MemberLogits, unknown: Mapping[str, Tens
     )
 
 
-def member_logits(network: Network, examples: Examples, rows_at_once: int = ROWS_AT_ONCE) -> MemberLogits:
+def member_logits(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) -> MemberLogits:
     """All answers at once, in double precision: probabilities near 1 are what calibration is about."""
-    if network.abreast != 1:
-        raise ValueError(f"calibration is that of one network, got {network.abreast} abreast: split them first")
+    if network.replicas != 1:
+        raise ValueError(f"calibration is that of one network, got {network.replicas} replicas: split them first")
     with torch.no_grad(), in_eval_mode(network):
-        answers = [network.logits(network.encode(inputs)) for _, inputs, _ in slices(examples, rows_at_once)]
+        answers = [network.logits(network.encode(inputs)) for _, inputs, _ in iter_batches(examples, rows_at_once)]
     found = torch.cat(answers, 1).double().cpu()
     if not found.isfinite().all():
         raise ValueError("the network must return finite logits to be calibrated, got NaN or infinity")
@@ -249,7 +247,7 @@ def member_logits(network: Network, examples: Examples, rows_at_once: int = ROWS
 
 
 def _separation(scores: PerSample, suspect: Right, members: int) -> Separation:
-    metrics = needed("sklearn.metrics", "'widemargin[sklearn]'", "the area under a ROC curve")
+    metrics = import_optional("sklearn.metrics", "'widemargin[sklearn]'", "the area under a ROC curve")
     auroc = float(metrics.roc_auc_score(suspect.numpy(), scores.numpy()))
     return Separation(auroc, int(suspect.sum()), int((~suspect).sum()), members)
 

@@ -11,18 +11,19 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from widemargin.data.examples import Examples, row_numbers
-from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, slices
-from widemargin.measure.attacks.attack import Attack, Classifier, Noise
-from widemargin.measure.attacks.nearer import nearer
-from widemargin.measure.attacks.rows import wrong
-from widemargin.measure.attacks.standard import standard
-from widemargin.measure.autoattack import under_attack
-from widemargin.measure.distance import NOBODY, check_alone, class_count
+from widemargin.data.dataset import Examples, row_numbers
+from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
+from widemargin.measure.autoattack import frozen
+from widemargin.measure.distance import NO_ATTACK, check_alone, class_count
 from widemargin.measure.interval import Counted, wilson
+from widemargin.perturb.attack import Attack, Classifier, Noise
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.line_search import line_search
+from widemargin.perturb.rows import wrong
+from widemargin.perturb.suites import standard
 from widemargin.shapes import PerSample
 from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.predictive import is_correct
 
 Attacks = Callable[[Ball], Sequence[Attack]]
 """Which attacks are made in a ball: a point is broken there if any of them finds a place."""
@@ -49,7 +50,7 @@ class Progress:
     attacks: Int[Tensor, " B"]
     """By how many attacks in all."""
     by: Int[Tensor, " B"]
-    """Which of the attacks broke it in the ball `breaks`, from 0 on; NOBODY where none did or none was needed."""
+    """Which of the attacks broke it in the ball `breaks`, from 0 on; NO_ATTACK where none did or none was needed."""
 
     @property
     def open(self) -> Bool[Tensor, " B"]:
@@ -115,7 +116,7 @@ def robustness(
     known_below: PerSample | None = None,
     known_above: PerSample | None = None,
     seed: int = 0,
-    rows: int = ROWS_AT_ONCE,
+    rows: int = BATCH_SIZE,
     progress: Progress | None = None,
     tick: Callable[[Progress], None] | None = None,
 ) -> Curve:
@@ -134,7 +135,7 @@ def robustness(
     balls = _checked(balls)
     certified, seen = _known(known_below, 0.0, examples, "below"), _known(known_above, math.inf, examples, "above")
     check_alone(network)
-    with under_attack(network):
+    with frozen(network):
         classes = class_count(network, examples)
         made = attacks or (lambda ball: standard(ball, classes, rows))
         state = _begun(network, examples, balls, certified, seen, rows) if progress is None else progress
@@ -176,10 +177,10 @@ def _begun(
     classify: Classifier, examples: Examples, balls: Sequence[Ball], certified: Tensor, seen: Tensor, rows: int
 ) -> Progress:
     right = []
-    for _, inputs, labels in slices(examples, rows):
+    for _, inputs, labels in iter_batches(examples, rows):
         balls[0].box.check(inputs)
         with torch.no_grad():
-            right.append(named_right(classify(inputs), labels).cpu())
+            right.append(is_correct(classify(inputs), labels).cpu())
     standing = torch.cat(right)
     radii = torch.tensor([ball.radius for ball in balls], dtype=torch.float64)
     holds = torch.searchsorted(radii, certified, right=True)
@@ -191,7 +192,7 @@ def _begun(
         torch.where(standing, seen, 0.0),
         nothing,
         nothing,
-        torch.full_like(nothing, NOBODY),
+        torch.full_like(nothing, NO_ATTACK),
     )
 
 
@@ -234,9 +235,9 @@ def _distances_within(
     """To the wrong place that the first successful attack found, how many attacks it took, and who it was: [B] each."""
     if not attacks:
         raise ValueError(f"there must be at least one attack in {ball!r}, got none")
-    inputs, labels = examples.batch(numbers)
+    inputs, labels = examples[numbers]
     places, standing = inputs.clone(), torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
-    made, by = torch.zeros(len(inputs), dtype=torch.int64), torch.full((len(inputs),), NOBODY)
+    made, by = torch.zeros(len(inputs), dtype=torch.int64), torch.full((len(inputs),), NO_ATTACK)
     # As in an evaluation of this ball alone, so that the numbers are the same.
     noise = Noise(seed, row_numbers(examples, numbers).to(inputs.device))
     for number, attack in enumerate(attacks):
@@ -254,7 +255,7 @@ def _distances_within(
     distance = torch.full((len(inputs),), math.inf, dtype=torch.float64)
     broken = (~standing).nonzero()[:, 0]
     if len(broken):
-        reached = nearer(classify, inputs[broken], labels[broken], places[broken])
+        reached = line_search(classify, inputs[broken], labels[broken], places[broken])
         far, before = (ball.norm(place - inputs[broken]).double() for place in (reached, places[broken]))
         # Only a misclassified point has distance 0, and this one was right in its own batch.
         far = torch.where(far > 0, far, before).clamp_min(torch.finfo(torch.float64).tiny)

@@ -9,24 +9,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widemargin.data.examples import Examples, row_numbers
-from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, slices
-from widemargin.measure.attacks.attack import Classifier, Noise, ShortestAttack
-from widemargin.measure.attacks.bisected import BisectedAPGD
-from widemargin.measure.attacks.ddn import DDN
-from widemargin.measure.attacks.fab import ShortestFAB
-from widemargin.measure.attacks.fmn import FMN
-from widemargin.measure.attacks.nearer import Nearest, Norm, firm
-from widemargin.measure.attacks.polished import polished
-from widemargin.measure.attacks.rows import ENOUGH_ROWS, wrong
-from widemargin.measure.autoattack import under_attack
+from widemargin.data.dataset import Examples, row_numbers
+from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
+from widemargin.measure.autoattack import frozen
+from widemargin.perturb.attack import Classifier, Noise, ShortestAttack
 from widemargin.perturb.balls import L2, UNIT, Box
+from widemargin.perturb.bisected_apgd import BisectedAPGD
+from widemargin.perturb.ddn import DDN
+from widemargin.perturb.fab import ShortestFAB
+from widemargin.perturb.fmn import FMN
+from widemargin.perturb.line_search import Nearest, Norm, firm
+from widemargin.perturb.refine import refine
+from widemargin.perturb.rows import EFFICIENT_BATCH, wrong
 from widemargin.shapes import Labels, PerSample, Points
 from widemargin.uncertainty.network import Network, check_is_network
+from widemargin.uncertainty.predictive import is_correct
 
 Tick = Callable[[int], None]
 """Told after every batch how many points are done."""
-NOBODY = -1
+NO_ATTACK = -1
 _WORTH_POLISHING = 1.1
 _STARTS, _FEW_FEATURES = 12, 128
 
@@ -40,7 +41,7 @@ class Distances:
     places: Points
     """Where the network is wrong; the point itself if it is misclassified or nothing was found."""
     by: Labels
-    """Which of the attacks found the place; NOBODY where none did or none was needed."""
+    """Which of the attacks found the place; NO_ATTACK where none did or none was needed."""
     norm: Norm
     box: Box
     attacks: tuple[ShortestAttack, ...]
@@ -97,7 +98,7 @@ class Distances:
 
 
 def shortest_attacks(
-    norm: Norm, box: Box, classes: int, rows_at_once: int = ENOUGH_ROWS, starts: int = 1
+    norm: Norm, box: Box, classes: int, rows_at_once: int = EFFICIENT_BATCH, starts: int = 1
 ) -> tuple[ShortestAttack, ...]:
     """Several, because each fails on some networks: the least of them all is the margin.
 
@@ -107,7 +108,7 @@ def shortest_attacks(
     """
     targets = min(3, classes - 1)
     fmn = FMN(norm, box, targets=targets, starts=starts)
-    fab = ShortestFAB(norm(1.0, box), targets, steps=20, rows_at_once=min(rows_at_once, ENOUGH_ROWS))
+    fab = ShortestFAB(norm(1.0, box), targets, steps=20, rows_at_once=min(rows_at_once, EFFICIENT_BATCH))
     if starts > 1:
         return (fmn, fab, BisectedAPGD(norm, box))
     return (fmn, DDN(box) if norm is L2 else FMN(norm, box, steps=50), fab, BisectedAPGD(norm, box))
@@ -125,7 +126,7 @@ def distances(
     box: Box = UNIT,
     attacks: Sequence[ShortestAttack] | None = None,
     seed: int = 0,
-    rows: int = ROWS_AT_ONCE,
+    rows: int = BATCH_SIZE,
     tick: Tick | None = None,
 ) -> Distances:
     """The least over all attacks, each brought to the boundary and along it to where that is nearest.
@@ -134,12 +135,12 @@ def distances(
     row number, so the answer does not depend on how many `rows` are computed at once.  The network stays as it is.
     """
     check_alone(network)
-    with under_attack(network):
+    with frozen(network):
         made = _default(network, examples, norm, box, rows) if attacks is None else tuple(attacks)
         if not made:
             raise ValueError("distances need at least one attack, got none")
         found = []
-        for numbers, inputs, labels in slices(examples, rows):
+        for numbers, inputs, labels in iter_batches(examples, rows):
             box.check(inputs)
             found.append(_nearest(network, inputs, labels, row_numbers(examples, numbers), norm, box, made, seed))
             if tick is not None:
@@ -149,19 +150,19 @@ def distances(
 
 
 def _default(network: Network, examples: Examples, norm: Norm, box: Box, rows: int) -> tuple[ShortestAttack, ...]:
-    inputs, _ = examples.batch(torch.arange(1))
+    inputs, _ = examples[torch.arange(1)]
     return shortest_attacks(norm, box, class_count(network, examples), rows, starts_of(inputs))
 
 
 def check_alone(network: object) -> None:
     check_is_network(network)
     assert isinstance(network, Network)
-    if network.abreast != 1:
-        raise ValueError(f"robustness is that of one network, got {network.abreast} abreast: split them first")
+    if network.replicas != 1:
+        raise ValueError(f"robustness is that of one network, got {network.replicas} replicas: split them first")
 
 
 def class_count(network: Network, examples: Examples) -> int:
-    inputs, _ = examples.batch(torch.arange(1))
+    inputs, _ = examples[torch.arange(1)]
     with torch.no_grad():
         return int(network(inputs).shape[-1])
 
@@ -177,8 +178,8 @@ def _nearest(
     seed: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     with torch.no_grad():
-        right = named_right(classify(inputs), labels)
-    by = torch.full_like(labels, NOBODY)
+        right = is_correct(classify(inputs), labels)
+    by = torch.full_like(labels, NO_ATTACK)
     distance = torch.zeros(len(inputs), dtype=inputs.dtype, device=inputs.device)
     places = inputs.clone()
     left = right.nonzero()[:, 0]
@@ -221,8 +222,8 @@ def _on_the_boundary(classify: Classifier, seen: Nearest, labels: Labels, found:
     near = torch.where(near > 0, near, torch.inf)
     best = near.view(len(found), -1).amin(0).minimum(seen.distance)
     worth = (near < _WORTH_POLISHING * best[row]).nonzero()[:, 0]
-    for some in worth.split(max(len(labels), ENOUGH_ROWS)) if len(worth) else ():
+    for some in worth.split(max(len(labels), EFFICIENT_BATCH)) if len(worth) else ():
         start, own = seen.inputs[row[some]], labels[row[some]]
-        way = polished(classify, start, own, reached[some], ball)
+        way = refine(classify, start, own, reached[some], ball)
         reached[some] = firm(classify, start, own, way, ball.box)
     return list(reached.chunk(len(found)))

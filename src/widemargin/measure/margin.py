@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from widemargin.data.toy import Cloud
+from widemargin.data.dataset import Dataset
 from widemargin.measure.boundary import Array, Window, lead, log_probs, zero_lines
 from widemargin.uncertainty.network import Network
 
@@ -50,7 +50,7 @@ class Margins:
         return float(self.share.mean())
 
 
-def margins(network: Network, cloud: Cloud, resolution: int = 301, refinements: int = 3, p: float = 2.0) -> Margins:
+def margins(network: Network, cloud: Dataset, resolution: int = 301, refinements: int = 3, p: float = 2.0) -> Margins:
     """Distances to the zero line of each class's lead, from a dense grid, refined around each point's nearest places.
 
     In l2, or in l-infinity with p = inf.

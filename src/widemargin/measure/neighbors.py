@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from widemargin.data.labelled import Labelled
+from widemargin.data.dataset import Dataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class Neighbors:
 
 
 def nearest_of_another_class(
-    examples: Labelled, rows_at_once: int = 512, tick: Callable[[int], None] = lambda done: None
+    examples: Dataset, rows_at_once: int = 512, tick: Callable[[int], None] = lambda done: None
 ) -> Neighbors:
     """Exact Euclidean nearest neighbours, in blocks: memory is `rows_at_once` times the number of examples.
 
@@ -51,7 +51,7 @@ def nearest_of_another_class(
 
 
 def nearest_of_another_class_linf(
-    examples: Labelled, rows_at_once: int = 128, tick: Callable[[int], None] = lambda done: None
+    examples: Dataset, rows_at_once: int = 128, tick: Callable[[int], None] = lambda done: None
 ) -> Neighbors:
     """Exact nearest neighbours in l-infinity, in blocks.
 
@@ -106,6 +106,6 @@ def _coarse_to_fine(points: Tensor) -> list[Tensor]:
     return [*(means or [points]), points]
 
 
-def _check_classes(examples: Labelled) -> None:
+def _check_classes(examples: Dataset) -> None:
     if examples.classes < 2 or len(examples.labels.unique()) < 2:
         raise ValueError("the nearest example of another class needs at least 2 classes, got 1")

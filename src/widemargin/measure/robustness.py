@@ -7,8 +7,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from widemargin.data.examples import Examples, row_numbers
-from widemargin.measure.accuracy import ROWS_AT_ONCE, Right, named_right, share, slices
+from widemargin.data.dataset import Examples, row_numbers
+from widemargin.measure.accuracy import BATCH_SIZE, Right, iter_batches, share
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.objectives import (
@@ -30,6 +30,7 @@ from widemargin.perturb.search import Search
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.uncertainty.network import Network, in_eval_mode
+from widemargin.uncertainty.predictive import is_correct
 
 _NO_ATTACK: tuple[Objective, ...] = (
     clean_loss,
@@ -53,7 +54,7 @@ def pgd_attack(ball: Ball, alpha: float, steps: int) -> Search:
 
 
 def robust(
-    network: Network, examples: Examples, attack: Search, seed: int = 0, restarts: int = 1, rows: int = ROWS_AT_ONCE
+    network: Network, examples: Examples, attack: Search, seed: int = 0, restarts: int = 1, rows: int = BATCH_SIZE
 ) -> Right:
     """For every example, whether it is right where it is and wherever the attack takes it, in all restarts.
 
@@ -61,12 +62,12 @@ def robust(
     the restart and its number, so the answer does not depend on how many `rows` are computed at once.
     """
     _check_attack(attack, restarts)
-    whole = Whole(network)
+    whole = InputSpace(network)
     found = []
     with in_eval_mode(network):
-        for numbers, inputs, labels in slices(examples, rows):
+        for numbers, inputs, labels in iter_batches(examples, rows):
             with torch.no_grad():
-                standing = named_right(whole(inputs), labels)
+                standing = is_correct(whole(inputs), labels)
             for restart in range(restarts):
                 left = standing.nonzero()[:, 0]
                 if len(left) == 0:
@@ -76,7 +77,7 @@ def robust(
                 drawn = Rng.seeded(*own, purpose=f"attack {seed} {restart}", device=inputs.device)
                 delta = attack(whole, inputs[left], labels[left], drawn).delta
                 with torch.no_grad():
-                    standing[left] = named_right(whole(inputs[left] + delta), labels[left])
+                    standing[left] = is_correct(whole(inputs[left] + delta), labels[left])
             found.append(standing)
     return torch.cat(found)
 
@@ -87,15 +88,15 @@ def robust_accuracy(network: Network, examples: Examples, attack: Search, seed: 
 
 
 @final
-class Whole(Network):
+class InputSpace(Network):
     """Any network, perturbed at its input: an attacker reaches no other place."""
 
-    abreast = 1
+    replicas = 1
 
     def __init__(self, network: Network) -> None:
         super().__init__()
-        if network.abreast != 1:
-            raise ValueError(f"robustness is that of one network, got {network.abreast} abreast: split them first")
+        if network.replicas != 1:
+            raise ValueError(f"robustness is that of one network, got {network.replicas} replicas: split them first")
         self.network = network
 
     def encode(self, inputs: Points) -> Encoded:

@@ -6,7 +6,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from widemargin.networks.blocks import fits, pooled_convolution
+from widemargin.fast.blocks import fits, pooled_convolution
 from widemargin.networks.resnet import check_dropout
 
 # The second convolution is not padded; below this side its 5 x 5 kernel and the pooling would leave nothing.

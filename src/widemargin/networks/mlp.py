@@ -40,7 +40,7 @@ def check_widths(widths: tuple[int, ...], dropout: float) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class Widths:
+class MLPSpec:
     """The shape of an MLP: part of what decides a run's numbers."""
 
     widths: tuple[int, ...]
@@ -52,7 +52,7 @@ class Widths:
     def __repr__(self) -> str:
         # A key hashes a repr: runs without dropout keep theirs.
         dropped = f", dropout={self.dropout!r}" if self.dropout else ""
-        return f"Widths(widths={self.widths!r}{dropped})"
+        return f"MLPSpec(widths={self.widths!r}{dropped})"
 
     def build(self, rng: Generator) -> MLP:
         """torch's default initialisation (uniform, 1 / sqrt(fan in)), drawn from a generator of the caller's."""

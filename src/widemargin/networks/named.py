@@ -15,7 +15,7 @@ SomeModule = TypeVar("SomeModule", bound=nn.Module)
 
 
 @dataclass(frozen=True, repr=False)
-class LeNetShape:
+class LeNetSpec:
     classes: int = 10
     channels: int = 1
     side: int = 28
@@ -29,14 +29,14 @@ class LeNetShape:
     def __repr__(self) -> str:
         # A key hashes a repr: runs without dropout keep theirs.
         shown = {name: value for name, value in vars(self).items() if name != "dropout" or value}
-        return f"LeNetShape({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+        return f"LeNetSpec({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def build(self, rng: Generator) -> LeNet:
         return drawn(lambda: LeNet(self.classes, self.channels, self.side, self.capacity, self.dropout), rng)
 
 
 @dataclass(frozen=True)
-class ResNetShape:
+class ResNetSpec:
     """A PreActResNet18, drawn from torch's default or, for SVHN and augmented CIFAR-10, He's normal distribution."""
 
     classes: int = 10
@@ -55,7 +55,7 @@ class ResNetShape:
 
 
 @dataclass(frozen=True)
-class DropoutResNetShape:
+class DropoutResNetSpec:
     classes: int = 10
     channels: int = 3
     width: int = 64
@@ -69,13 +69,13 @@ class DropoutResNetShape:
         return drawn(lambda: DropoutResNet18(self.classes, self.channels, self.width, self.dropout), rng)
 
 
-ImageShape = LeNetShape | ResNetShape | DropoutResNetShape
+ImageShape = LeNetSpec | ResNetSpec | DropoutResNetSpec
 
 NAMED: dict[str, ImageShape] = {
-    "lenet": LeNetShape(),
-    "resnet18": ResNetShape(),
-    "resnet18-he": ResNetShape(he_normal=True),
-    "resnet18-dropout": DropoutResNetShape(),
+    "lenet": LeNetSpec(),
+    "resnet18": ResNetSpec(),
+    "resnet18-he": ResNetSpec(he_normal=True),
+    "resnet18-dropout": DropoutResNetSpec(),
 }
 
 

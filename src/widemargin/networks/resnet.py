@@ -8,7 +8,7 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from widemargin.networks.folding import may_fold, normalised, rectified
+from widemargin.fast.folding import may_fold, normalised, rectified
 
 
 @final

@@ -95,7 +95,7 @@ class ResidualBlock(nn.Module):
 
 
 @dataclass(frozen=True)
-class ResidualShape:
+class ResidualMLPSpec:
     """The features of a deep kernel on points of a plane or a table."""
 
     inputs: int

@@ -80,15 +80,15 @@ class Steepest:
 
 
 @dataclass(frozen=True)
-class Fading:
+class LinearDecay:
     """Steepest steps whose length goes from first to last in a straight line over the steps."""
 
     first: float
     last: float
 
     def __post_init__(self) -> None:
-        _check_size("Fading.first", self.first)
-        _check_size("Fading.last", self.last)
+        _check_size("LinearDecay.first", self.first)
+        _check_size("LinearDecay.last", self.last)
 
     def __call__(self, ball: Ball, at: Progress) -> Encoded:
         gone = at.taken / max(at.most - 1, 1)
@@ -97,7 +97,7 @@ class Fading:
 
 
 @dataclass(frozen=True)
-class ToZero:
+class ProjectToBoundary:
     """The shortest delta at which the objective, made linear here, is 0: a projection onto the boundary.
 
     For objectives that are 0 at their peak, such as `-perturbed_gap`: the peak is the boundary.  DeepFool adds such a
@@ -110,7 +110,7 @@ class ToZero:
     """No delta longer than this: where the network is nearly flat, its linear form puts the boundary far away."""
 
     def __post_init__(self) -> None:
-        _check_size("ToZero.longest", self.longest)
+        _check_size("ProjectToBoundary.longest", self.longest)
 
     def __call__(self, ball: Ball, at: Progress) -> Encoded:
         steepness = ball.dual_norm(at.gradient)
@@ -191,7 +191,7 @@ class Share(Protocol):
 
 
 @dataclass(frozen=True)
-class Whole:
+class FullStep:
     """Keep the whole way."""
 
     def __call__(self, delta: Encoded, rng: Rng) -> Encoded:
@@ -199,8 +199,8 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Keep a share of the way, drawn uniformly for every sample: the theorem's (UDP-x) has Part(0, 1)."""
+class RandomFraction:
+    """Keep a share of the way, drawn uniformly for every sample: the theorem's (UDP-x) has RandomFraction(0, 1)."""
 
     least: float
     most: float
@@ -220,7 +220,7 @@ class Ascent:
     step: Step
     start: Start = AtCenter()
     until: Until = Never()
-    share: Share = Whole()
+    share: Share = FullStep()
 
 
 def _check_steps(name: str, steps: int) -> None:

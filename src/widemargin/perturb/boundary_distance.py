@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from widemargin.perturb.ascent import Ascent, Fixed, ToZero
+from widemargin.perturb.ascent import Ascent, Fixed, ProjectToBoundary
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.objectives import perturbed_gap
 from widemargin.perturb.search import Moved, Search
@@ -16,7 +16,7 @@ from widemargin.uncertainty.network import Network
 
 def projection(ball: Ball, steps: int) -> Search:
     """To the boundary between the two likeliest classes, by projections onto its linear form; needs no label."""
-    return Search(-perturbed_gap, ball, Ascent(Fixed(steps), ToZero(ball.radius)))
+    return Search(-perturbed_gap, ball, Ascent(Fixed(steps), ProjectToBoundary(ball.radius)))
 
 
 @dataclass(frozen=True)

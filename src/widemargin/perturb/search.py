@@ -73,8 +73,8 @@ class Search:
         return self.objective.takes_unlabelled and self.ascent.until == Never()
 
     def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
-        # Networks abreast own blocks of the batch, so nobody may leave it.
-        climb = _climb if network.abreast == 1 else climb_masked
+        # Replicas own blocks of the batch, so nobody may leave it.
+        climb = _climb if network.replicas == 1 else climb_masked
         with in_eval_mode(network), _without_parameter_gradients(network):
             return _search(self, climb, network, inputs, labels, rng)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from widemargin.conduct.audited import Audit
+from widemargin.auditing.result import Audit
 from widemargin.measure.diagnostics import Finding
 from widemargin.report.document import Picture, Remark, Report, Tone
 from widemargin.report.figures import COLOURS, Array, bare, panels

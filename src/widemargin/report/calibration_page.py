@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from widemargin.measure.calibration import Calibration, Doubt, Doubts, Separation
+from widemargin.measure.calibration import Calibration, Doubt, Separation, UncertaintyReport
 from widemargin.report.document import Picture, Report
 from widemargin.report.figures import COLOURS, Array, draw_reliability, panels
 from widemargin.report.tables import Table
@@ -19,13 +19,13 @@ _LOGS = ("entropy", "mutual information", "expected entropy", "variation ratio")
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """Doubts, of whom and on what."""
+    """UncertaintyReport, of whom and on what."""
 
     name: str
     digest: str
     """Of the weights."""
     data: str
-    doubts: Doubts
+    doubts: UncertaintyReport
     notes: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:

@@ -226,10 +226,10 @@ def _radius(settings: Settings) -> Any:
 
 
 _ESTIMATORS = {
-    "OneNetwork": "one network",
+    "SingleSpec": "one network",
     "Members": "ensemble",
-    "DropoutDraws": "dropout draws",
-    "DeepKernelGP": "deep kernel",
+    "MCDropoutSpec": "dropout draws",
+    "DeepKernelSpec": "deep kernel",
 }
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from widemargin.conduct.sweep import Range, SweepTrial, best_first
 from widemargin.report.document import Picture, Report
 from widemargin.report.figures import BEST, COLOURS, panels
 from widemargin.report.tables import Table
+from widemargin.runs.sweep import Range, SweepTrial, best_first
 
 _SHOWN = 10
 

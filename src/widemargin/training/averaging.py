@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import update_bn
 
-from widemargin.data.examples import Examples
-from widemargin.plan import Plan
+from widemargin.data.dataset import Examples
 from widemargin.rng import Rng
 from widemargin.training.loop import Training
+from widemargin.training.plan import Plan
 from widemargin.uncertainty.network import Network
 
 _ROWS_AT_ONCE = 256
@@ -32,4 +32,4 @@ def answering(training: Training, examples: Examples, plan: Plan) -> Network:
 
 def _inputs(examples: Examples, size: int) -> Iterator[Tensor]:
     for rows in torch.arange(len(examples)).split(size):
-        yield examples.batch(rows)[0]
+        yield examples[rows][0]

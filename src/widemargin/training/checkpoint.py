@@ -15,7 +15,7 @@ from widemargin.training.loop import Training
 
 
 def save_training(path: Path, training: Training, key: str, more: Mapping[str, Any]) -> None:
-    """Everything that `carry_on` needs, and `more` for whoever called it: tensors, or what a note can hold."""
+    """Everything that `continue_training` needs, and `more` for whoever called it: tensors, or what a note can hold."""
     tensors = _under("network", training.network.state_dict())
     if training.average is not None:
         tensors |= _under("average", training.average.state_dict())

@@ -15,13 +15,13 @@ from torch.optim.swa_utils import AveragedModel
 
 from widemargin.data.batches import batches, updates_per_epoch
 from widemargin.data.checks import check_known_labels, check_labels
-from widemargin.data.examples import Examples
+from widemargin.data.dataset import Examples
 from widemargin.method import Method
 from widemargin.perturb.objectives import Pair, clean_loss
 from widemargin.perturb.search import Moved
-from widemargin.plan import Plan, set_rate
 from widemargin.rng import Rng
 from widemargin.shapes import Labels, Points
+from widemargin.training.plan import Plan, set_lr
 from widemargin.training.processes import ALONE, Processes, Share, own_share
 from widemargin.uncertainty.drawn import Drawn, fresh_draws
 from widemargin.uncertainty.network import Network, check_is_network, check_network
@@ -50,12 +50,12 @@ class Step(nn.Module):
         self.processes = processes
 
     def forward(self, inputs: Points, labels: Labels, moved: Moved | None, share: Share) -> Tensor:
-        abreast = self.network.abreast
+        replicas = self.network.replicas
         if moved is None:
             logits = cache(lambda: self.network.logits(self.network.encode(inputs)))
             mean = clean_loss(Pair(labels, logits, logits)).mean()
-            return mean * abreast * share.weight + self.network.penalty()
-        weights = share.of(self.method.weights(self.processes.gathered(moved.way, share), abreast))
+            return mean * replicas * share.weight + self.network.penalty()
+        weights = share.of(self.method.weights(self.processes.gathered(moved.way, share), replicas))
         return self.method.loss(self.network, inputs, labels, moved, weights * share.among)
 
 
@@ -81,13 +81,13 @@ def train(
 ) -> Iterator[Record]:
     """Train in place; a record after every update.  Nothing happens until the records are asked for.
 
-    With networks abreast, examples hold one block for each, and there is a seed for each.
+    With networks replicas, examples hold one block for each, and there is a seed for each.
     """
     check_is_network(network)
-    return carry_on(Training.begin(network, plan), examples, method, plan, seeds)
+    return continue_training(Training.begin(network, plan), examples, method, plan, seeds)
 
 
-def carry_on(
+def continue_training(
     training: Training,
     examples: Examples,
     method: Method,
@@ -100,16 +100,16 @@ def carry_on(
     Several processes that each do this with the same arguments take the same updates as one, up to rounding.
     """
     network, optimizer = training.network, training.optimizer
-    if len(seeds) != network.abreast:
-        raise ValueError(f"{network.abreast} networks need a seed each, got {len(seeds)}")
-    if processes.count > 1 and network.abreast > 1:
-        raise ValueError(f"several processes train one network, got {network.abreast} abreast: train them in one")
-    probe = examples.batch(torch.arange(min(len(examples), 64 * network.abreast)))[0]
+    if len(seeds) != network.replicas:
+        raise ValueError(f"{network.replicas} networks need a seed each, got {len(seeds)}")
+    if processes.count > 1 and network.replicas > 1:
+        raise ValueError(f"several processes train one network, got {network.replicas} replicas: train them in one")
+    probe = examples[torch.arange(min(len(examples), 64 * network.replicas))][0]
     # A mixed plan's clean updates descend the plain cross-entropy, whatever the method.
     check = check_known_labels if method.criterion.takes_unlabelled and not plan.mixed else check_labels
     check(examples.labels, len(examples), classes=check_network(network, probe))
     step = processes.wrapped(Step(network, method, processes))
-    last = plan.updates(len(examples) // network.abreast)
+    last = plan.updates(len(examples) // network.replicas)
     order = batches(len(examples), plan.batch, seeds, training.update)
     while training.update < last:
         # Whoever evaluates between records leaves the network in eval mode.
@@ -117,20 +117,20 @@ def carry_on(
         done = training.update / last
         rows = next(order)
         share = own_share(len(rows), processes)
-        inputs, labels = examples.batch(share.of(rows))
+        inputs, labels = examples[share.of(rows)]
         rng = share.draws(Rng.seeded(*seeds, purpose=f"update {training.update}", device=inputs.device))
         inputs = plan.augment(inputs, rng)
         clean = plan.mixed and training.update % 2 == 1
         with _own_draws(network, seeds, training.update, processes.rank):
             moved = None if clean else method.perturb(network, inputs, labels, rng)
-        set_rate(optimizer, plan.descent, done)
+        set_lr(optimizer, plan.descent, done)
         optimizer.zero_grad()
         with _own_dropout(network, seeds, f"update {training.update}", processes.rank):
             loss = step(inputs, labels, moved, share)
         loss.backward()
-        record = Record(training.update + 1, processes.mean(loss) / network.abreast)
+        record = Record(training.update + 1, processes.mean(loss) / network.replicas)
         if not math.isfinite(record.loss):
-            raise Diverged(_what_to_try(record, plan, done, len(examples) // network.abreast))
+            raise Diverged(_what_to_try(record, plan, done, len(examples) // network.replicas))
         optimizer.step()
         if training.average is not None and plan.average.covers(done):
             training.average.update_parameters(network)
@@ -140,7 +140,7 @@ def carry_on(
 
 def _what_to_try(record: Record, plan: Plan, done: float, rows: int) -> str:
     epoch = (record.update - 1) // updates_per_epoch(rows, plan.batch) + 1
-    rate = plan.descent.rate * plan.descent.decay(done)
+    rate = plan.descent.lr * plan.descent.schedule(done)
     return (
         f"the loss must be finite, got {record.loss} at update {record.update} (epoch {epoch}) with learning rate "
         f"{rate:g}: try a smaller rate, a smaller weight, or inputs on a smaller scale"

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin.data.extras import needed
+from widemargin.data.optional import import_optional
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.uncertainty.cuts import Cut
@@ -32,7 +32,7 @@ class DeepKernel(Drawn):
     Training descends the negative bound: the criterion is the expected cross-entropy, `penalty` is KL / examples.
     """
 
-    abreast = 1
+    replicas = 1
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ def check_deep_kernel() -> ModuleType:
     with warnings.catch_warnings():
         # What it compiles with torch.jit when it is imported is its own affair.
         warnings.simplefilter("ignore", DeprecationWarning)
-        return needed("gpytorch", "'widemargin[gp]'", "a deep kernel")
+        return import_optional("gpytorch", "'widemargin[gp]'", "a deep kernel")
 
 
 def gaussian_process(centers: Centers, classes: int, length: float, seed: int = 0) -> nn.Module:

@@ -51,7 +51,7 @@ class MCDropout(Drawn):
     In eval mode batch-norm is in eval mode too, and a dropout before the cut is off: what is perturbed is one point.
     """
 
-    abreast = 1
+    replicas = 1
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ class Ensemble(Network):
     0.8 to 2.4 times the loop's, mostly more than 1, and 0.9 for LeNets, so it is not used (5 members, a busy machine).
     """
 
-    abreast = 1
+    replicas = 1
 
     def __init__(self, members: Sequence[nn.Module]) -> None:
         super().__init__()

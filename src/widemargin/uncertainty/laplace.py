@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from widemargin.data.examples import Examples
+from widemargin.data.dataset import Examples
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.uncertainty.cuts import Cut
@@ -30,7 +30,7 @@ class LastLayerLaplace(Network):
     What was drawn is kept as offsets from the trained layer: fixed, and the same wherever the network is loaded.
     """
 
-    abreast = 1
+    replicas = 1
     offsets: Tensor
 
     def __init__(self, cut: Cut, last: nn.Linear, offsets: Float[Tensor, "M C F"]) -> None:
@@ -101,7 +101,7 @@ def with_one(features: Tensor) -> Tensor:
 
 
 def _check_was_last(cut: Cut, stripped: Cut, last: nn.Linear, examples: Examples) -> None:
-    points = examples.batch(torch.arange(min(4, len(examples))))[0]
+    points = examples[torch.arange(min(4, len(examples)))][0]
     with torch.no_grad(), in_eval_mode(nn.ModuleList([*cut, *stripped, last])):
         before, after = cut.head(cut.encoder(points)), stripped.head(stripped.encoder(points))
         same = after.ndim == 2 and after.shape[1] == last.in_features and torch.allclose(last(after), before)
@@ -119,7 +119,7 @@ def _posterior(
     log_likelihood = 0.0
     with in_eval_mode(nn.ModuleList([encoder, body])):
         for rows in torch.arange(len(examples)).split(_ROWS_AT_ONCE):
-            inputs, labels = examples.batch(rows)
+            inputs, labels = examples[rows]
             seen = body(encoder(inputs))
             log_probs = last(seen).double().log_softmax(-1).cpu()
             seen, probs = with_one(seen.double().cpu()), log_probs.exp()

@@ -14,7 +14,7 @@ from widemargin.uncertainty.predictive import log_mean_prob
 class Network(nn.Module, ABC):
     """Perturbations live between `encode` and `logits`: at the input, or wherever the network is cut."""
 
-    abreast: int
+    replicas: int
     """How many independent networks share the batch: each owns one of as many equal blocks of rows."""
 
     @abstractmethod

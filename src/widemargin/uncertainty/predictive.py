@@ -144,6 +144,11 @@ def _log_g(r: Tensor) -> Tensor:
     return torch.where(zero, _LOG_NOTHING, torch.where(near, series, rest))
 
 
+def is_correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """Whether the highest of the last axis is the label's; an answer that is not a number is wrong."""
+    return (logits.argmax(-1) == labels) & logits.isfinite().any(-1) & ~logits.isnan().any(-1)
+
+
 def top_two_gap(log_probs: LogProbs) -> PerSample:
     """How far the first class is ahead of the second: 0 on the decision boundary."""
     first, second = log_probs.topk(2, -1).values.unbind(-1)

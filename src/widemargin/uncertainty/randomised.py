@@ -21,7 +21,7 @@ class Randomised(Drawn):
     place, or that look at values to decide what to do) raises RuntimeError.  Chance of another source stays chance.
     """
 
-    abreast = 1
+    replicas = 1
 
     def __init__(self, network: Network, draws: int, seed: int = 0) -> None:
         super().__init__(draws, SAME, seed)

@@ -11,7 +11,7 @@ from widemargin.uncertainty.network import Network, check_logits, no_penalty
 
 @final
 class Single(Network):
-    abreast = 1
+    replicas = 1
 
     def __init__(self, cut: Cut) -> None:
         super().__init__()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from widemargin.plan import Updates
 from widemargin.report.document import Report
 from widemargin.report.store import Store
-from widemargin.run import Trial
+from widemargin.runs.run import Trial
+from widemargin.training.plan import Updates
 from widemargin.workers import Job, Workers
-from widemargin_studies.estimators import told
+from widemargin_studies.estimators import report as cross
 from widemargin_studies.estimators.cells import (
     CORRIDOR,
     DIGITS,
@@ -27,7 +27,7 @@ from widemargin_studies.estimators.cells import (
     setting_of,
     trials,
 )
-from widemargin_studies.estimators.judged import key, work
+from widemargin_studies.estimators.evaluate import key, work
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class EstimatorStudy:
         return sorted(found, key=lambda one: one[2].seed)
 
     def report(self, store: Store) -> Report:
-        return told.report(self.TITLE, {data: self._found(data, store) for data in self.settings}, self.settings)
+        return cross.report(self.TITLE, {data: self._found(data, store) for data in self.settings}, self.settings)
 
-    def _found(self, data: Data, store: Store) -> told.Found:
+    def _found(self, data: Data, store: Store) -> cross.Found:
         """One for each seed; Laplace after the networks that it was fitted to."""
         rows = self.rows(data)
         trained = {row: row for row in rows if row[0] == SINGLE}

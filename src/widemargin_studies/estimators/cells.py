@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from widemargin.data.images import ImageSet
 from widemargin.data.toy import PointSet
 from widemargin.measure.calibration import UNCERTAINTIES
-from widemargin.networks.mlp import Widths
-from widemargin.networks.named import LeNetShape
+from widemargin.networks.mlp import MLPSpec
+from widemargin.networks.named import LeNetSpec
 from widemargin.perturb.balls import OPEN, Ball, Linf
 from widemargin.perturb.objectives import CLIMBED
-from widemargin.plan import Adam, Cosine, Plan, Updates
 from widemargin.recipes import udp
-from widemargin.run import DeepKernelGP, DropoutDraws, Estimator, Members, OneNetwork, Trial
+from widemargin.runs.run import DeepKernelSpec, EnsembleSpec, Estimator, MCDropoutSpec, SingleSpec, Trial
+from widemargin.training.plan import Adam, Cosine, Plan, Updates
 from widemargin.uncertainty.dropout import LastDropout
 from widemargin_studies import fig3, plane
 
@@ -39,11 +39,11 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    SINGLE: Kind(OneNetwork()),
-    "ensemble": Kind(Members(MEMBERS)),
-    "dropout": Kind(DropoutDraws(MEMBERS), DROPOUT),
-    "last-layer dropout": Kind(DropoutDraws(MEMBERS, over=_LAST), DROPOUT),
-    "deep kernel": Kind(DeepKernelGP(draws=MEMBERS)),
+    SINGLE: Kind(SingleSpec()),
+    "ensemble": Kind(EnsembleSpec(MEMBERS)),
+    "dropout": Kind(MCDropoutSpec(MEMBERS), DROPOUT),
+    "last-layer dropout": Kind(MCDropoutSpec(MEMBERS, over=_LAST), DROPOUT),
+    "deep kernel": Kind(DeepKernelSpec(draws=MEMBERS)),
 }
 
 Data = PointSet | ImageSet
@@ -97,9 +97,9 @@ def same_as(kind: str, measure: str, data: Data) -> str | None:
 def trials(kind: Kind, measure: str, data: Data, setting: Setting) -> list[Trial]:
     """One for each seed."""
     network = (
-        LeNetShape(side=8, dropout=kind.dropout)
+        LeNetSpec(side=8, dropout=kind.dropout)
         if isinstance(data, ImageSet)
-        else Widths(plane.NETWORK.widths, kind.dropout)
+        else MLPSpec(plane.NETWORK.widths, kind.dropout)
     )
     method = udp(setting.ball, setting.alpha, setting.steps, CLIMBED[measure])
     return [Trial(data, network, method, setting.plan, seed, members=kind.members) for seed in setting.seeds]

@@ -11,7 +11,7 @@ from tyro.conf import arg
 
 from widemargin.cli.verbs.train import RunWords
 
-SEARCHED = ("eps", "alpha", "steps", "weight", "rate")
+SEARCHED = ("eps", "alpha", "steps", "weight", "lr")
 
 
 _RANGE = arg(metavar="NUMBER|LOW:HIGH[:log]", help_behavior_hint="")
@@ -19,7 +19,7 @@ _RANGE = arg(metavar="NUMBER|LOW:HIGH[:log]", help_behavior_hint="")
 
 @dataclass(frozen=True)
 class Sweep(RunWords[str, str]):
-    """Search eps, alpha, steps, weight and rate for the best robust validation accuracy; needs 'widemargin[sweeps]'.
+    """Search eps, alpha, steps, weight and lr for the best robust validation accuracy; needs 'widemargin[sweeps]'.
 
     For example: widemargin sweep --data digits --method udp --eps .1:.5 --alpha .01:.05:log --steps 5:40 --judge-eps .1
     --trials 30.  The same command goes on with a sweep that was interrupted; given several times, on one computer or on
@@ -35,7 +35,7 @@ class Sweep(RunWords[str, str]):
     """How many steps; for udp and its kin the most that are drawn."""
     weight: Annotated[str | None, _RANGE] = None
     """Of the regulariser."""
-    rate: Annotated[str | None, _RANGE] = None
+    lr: Annotated[str | None, _RANGE] = None
     """Peak learning rate.  [adam .001, sgd .15]"""
     trials: int = 30
     """How many settings in all, with those that are stopped early; more may be asked for later."""

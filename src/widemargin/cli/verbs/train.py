@@ -14,13 +14,13 @@ from widemargin.cli.stopping import StopAfter
 # What is left out has a default that the text explains, often one that depends on the data.
 _FLOAT, _INT = arg(metavar="FLOAT", help_behavior_hint=""), arg(metavar="INT", help_behavior_hint="")
 _TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hint="")
-_DECAY = arg(metavar="constant|triangle|multistep|cosine", help_behavior_hint="")
+_SCHEDULE = arg(metavar="constant|triangle|multistep|cosine", help_behavior_hint="")
 Real = TypeVar("Real")
-Whole = TypeVar("Whole")
+Integer = TypeVar("Integer")
 
 
 @dataclass(frozen=True)
-class RunWords(Generic[Real, Whole]):
+class RunWords(Generic[Real, Integer]):
     """What `train` and `sweep` ask: a sweep has ranges of numbers where `train` has numbers."""
 
     data: str
@@ -37,7 +37,7 @@ class RunWords(Generic[Real, Whole]):
     """Radius of the ball in which points are moved."""
     alpha: Annotated[Real | None, _FLOAT] = None
     """Length of a step."""
-    steps: Annotated[Whole | None, _INT] = None
+    steps: Annotated[Integer | None, _INT] = None
     """How many steps; for udp and its kin the most that are drawn."""
     weight: Annotated[Real | None, _FLOAT] = None
     """Of the regulariser: udpr, trades, udp-trades and their other forms, max-entropy, vat, udp-consistency."""
@@ -60,9 +60,9 @@ class RunWords(Generic[Real, Whole]):
     """Examples in an update.  [256; for digits 32, for your own data a fortieth of it, 16 to 256]"""
     optimizer: Annotated[Literal["adam", "sgd"] | None, arg(metavar="adam|sgd", help_behavior_hint="")] = None
     """By default as published for the data: adam, for CIFAR and SVHN sgd (Nesterov .9, weight decay 5e-4)."""
-    rate: Annotated[Real | None, _FLOAT] = None
+    lr: Annotated[Real | None, _FLOAT] = None
     """Peak learning rate.  [adam .001, sgd .15]"""
-    decay: Annotated[Literal["constant", "triangle", "multistep", "cosine"] | None, _DECAY] = None
+    schedule: Annotated[Literal["constant", "triangle", "multistep", "cosine"] | None, _SCHEDULE] = None
     """Of the rate over time.  [adam constant, sgd triangle]"""
     augment: Annotated[bool, _FLAG] = False
     """Shift images by up to 4 pixels and mirror every second one."""
@@ -87,7 +87,7 @@ class RunWords(Generic[Real, Whole]):
     label: str = "label"
     """Column of the labels in a table; an empty cell is no label."""
     unlabelled: Annotated[int | None, _INT] = None
-    """Whole number that means no label in an .npz file, -1 for instance.  [every number is a class; NaN is no label]"""
+    """The number that means no label in an .npz file, -1 for instance.  [every number is a class; NaN is no label]"""
     size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
     """Height and width to which a folder's images are scaled."""
     box: Annotated[Literal["unit", "open"] | None, arg(metavar="unit|open", help_behavior_hint="")] = None

@@ -10,7 +10,7 @@ from math import inf, sqrt
 import torch
 from torch import Tensor, nn
 
-from widemargin.data.examples import Examples
+from widemargin.data.dataset import Examples
 from widemargin.measure.accuracy import Right
 from widemargin.measure.certified.bounds import Program, Refined
 from widemargin.measure.certified.layers import Interval
@@ -192,8 +192,8 @@ def _largest(
 def _problems(network: Network | nn.Module, examples: Examples, ball: Ball) -> Iterator[_Problem]:
     rows = torch.arange(len(examples))
     # Two points at least: with one, a network's own shapes say nothing of which axis is the batch.
-    program = read(network, examples.batch(rows[[0, -1]])[0])
+    program = read(network, examples[rows[[0, -1]]][0])
     for row in rows:
-        inputs, labels = examples.batch(row[None])
+        inputs, labels = examples[row[None]]
         ball.box.check(inputs)
         yield _Problem(program, Region.around(inputs[0], ball), int(labels), torch.finfo(inputs.dtype).eps)

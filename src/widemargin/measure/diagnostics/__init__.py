@@ -1,10 +1,9 @@
 """Is this robustness real?  Each diagnosis looks for one way in which attacks fail, and answers with evidence."""
 
-from widemargin.measure.diagnostics.climbing import PGD, broken_by
-from widemargin.measure.diagnostics.every import DIAGNOSES, all_findings
+from widemargin.measure.diagnostics.attacks import PGD, broken_by
 from widemargin.measure.diagnostics.finding import Finding, failed_finding, sentence_of
-from widemargin.measure.diagnostics.handed_over import inputs_in_box, modes, probabilities, randomness
-from widemargin.measure.diagnostics.slopes import gradients, loss_surface
+from widemargin.measure.diagnostics.gradients import gradients, loss_surface
+from widemargin.measure.diagnostics.sanity import inputs_in_box, modes, probabilities, randomness
 from widemargin.measure.diagnostics.strength import (
     black_box,
     large_radius,
@@ -14,6 +13,7 @@ from widemargin.measure.diagnostics.strength import (
     stood_in,
     transfer,
 )
+from widemargin.measure.diagnostics.suite import DIAGNOSES, all_findings
 
 __all__ = [
     "DIAGNOSES",

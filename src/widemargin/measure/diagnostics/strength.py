@@ -8,9 +8,9 @@ from itertools import combinations
 
 import torch
 
-from widemargin.data.examples import Examples
-from widemargin.measure.accuracy import ROWS_AT_ONCE, named_right, share, slices
-from widemargin.measure.diagnostics.climbing import (
+from widemargin.data.dataset import Examples
+from widemargin.measure.accuracy import BATCH_SIZE, iter_batches, share
+from widemargin.measure.diagnostics.attacks import (
     MANY_STEPS,
     PGD,
     Broken,
@@ -20,9 +20,10 @@ from widemargin.measure.diagnostics.climbing import (
     random_places,
 )
 from widemargin.measure.diagnostics.finding import Finding, graded, worst_of
-from widemargin.measure.diagnostics.watching import labels_of, observed
+from widemargin.measure.diagnostics.observe import labels_of, observed
 from widemargin.perturb.balls import Ball
 from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.predictive import is_correct
 
 # Shares of points.  The first of each pair makes a network suspicious, the second makes its numbers wrong.
 _GAINED = (0.002, 0.01)
@@ -71,8 +72,8 @@ def large_radius(network: Network, examples: Examples, ball: Ball, seed: int = 0
     """
     whole = _whole(ball, examples)
     with observed(network), torch.no_grad():
-        answers = torch.cat([network(inputs) for _, inputs, _ in slices(examples, ROWS_AT_ONCE)])
-    right = named_right(answers, labels_of(examples, answers))
+        answers = torch.cat([network(inputs) for _, inputs, _ in iter_batches(examples, BATCH_SIZE)])
+    right = is_correct(answers, labels_of(examples, answers))
     broken = broken_by(network, examples, PGD(whole, MANY_STEPS), seed)
     survived, classes = share(right & ~broken), len(answers.argmax(1).unique())
     verdict = graded(survived, _SURVIVED)
@@ -94,7 +95,7 @@ def large_radius(network: Network, examples: Examples, ball: Ball, seed: int = 0
 
 def _whole(ball: Ball, examples: Examples) -> Ball:
     """The ball around any point that holds the box; where the box is open, all points."""
-    points = torch.cat([inputs for _, inputs, _ in slices(examples, ROWS_AT_ONCE)])
+    points = torch.cat([inputs for _, inputs, _ in iter_batches(examples, BATCH_SIZE)])
     down, up = ball.box.room(points[:1])
     width = (up - down).expand_as(points[:1])
     spread = points.amax(0, keepdim=True) - points.amin(0, keepdim=True)

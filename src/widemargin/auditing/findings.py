@@ -1,0 +1,155 @@
+"""Can an audit's numbers be believed?  What its diagnoses found, and what other attacks had missed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from widemargin.auditing.clock import Clock, TimeIsUp
+from widemargin.auditing.result import Array, AuditConfig
+from widemargin.auditing.target import DIAGNOSED, AuditTarget
+from widemargin.data.dataset import Examples, Subset
+from widemargin.files import read_json, write_json
+from widemargin.measure.curve import check_certificates
+from widemargin.measure.diagnostics import (
+    DIAGNOSES,
+    Finding,
+    all_findings,
+    black_box,
+    failed_finding,
+    probabilities,
+    randomness,
+    sentence_of,
+    stood_in,
+)
+from widemargin.measure.eot import Finder
+from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.uncertainty.network import Network
+
+_HANDED_OVER = ("inputs in box", "modes", "probabilities", "randomness")
+"""Come first and cost next to nothing, so there is always time for them."""
+_RISING = "rising"
+MADE = tuple(name for name in DIAGNOSES if name != "transfer")
+"""In this order; accuracy can only rise where there are two radii."""
+_ANSWERS_HANDED_OVER = 10
+"""About how often a point is asked for the first four."""
+_LEAST = 8
+"""Points for the diagnoses, however short the time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """How far each point is from what a stand-in gave away, and what the stand-in was."""
+
+    distance: Array
+    kind: str
+    agreement: float
+
+
+@dataclass(frozen=True)
+class Diagnosed:
+    findings: tuple[Finding, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """The names of those for which there was no time."""
+
+
+def diagnosed(
+    subject: AuditTarget, question: AuditConfig, place: Path, clock: Clock, share: float, answer: float = 0.0
+) -> Diagnosed:
+    """Made once, and read from then on, unless the time was up before the last; `answer` is in seconds for a point."""
+    path = place / "findings.json"
+    if path.exists():
+        return Diagnosed(tuple(map(_finding, read_json(path)["findings"])))
+    asked = question.asked(len(subject.examples))[:DIAGNOSED]
+    few = max(_LEAST, int(min(clock.left(share) / max(_ANSWERS_HANDED_OVER * answer, 1e-9), DIAGNOSED)))
+    some = Subset(subject.examples, asked[:few])
+    network, seen, failed = subject.judged.climbed, list[Finding](), list[Finding]()
+    curve, whole = tuple[tuple[float, float, int], ...](), len(some) == len(asked)
+    try:
+        with clock.ending(share):
+            curve = _curve(network, some, question)
+    except TimeIsUp:
+        whole = False
+    except Exception as problem:
+        failed.append(failed_finding(_RISING, sentence_of(problem), "nothing is known of it"))
+    try:
+        # What was handed over is looked at in any case.
+        with clock.ending(share, unless=lambda: len(seen) < len(_HANDED_OVER)):
+            made = all_findings(network, some, question.balls[-1], curve, seed=question.seed, tick=seen.append)
+    except TimeIsUp:
+        made, whole = tuple(seen), False
+    found = (*failed, *(_as_asked(subject, some, one) for one in made))
+    if not whole:
+        names = {finding.name for finding in found} | ({_RISING} if len(question.balls) == 1 else set())
+        return Diagnosed(found, tuple(name for name in MADE if name not in names))
+    write_json(path, {"findings": [_plain(finding) for finding in found]})
+    return Diagnosed(found)
+
+
+def _as_asked(subject: AuditTarget, some: Examples, finding: Finding) -> Finding:
+    """What was handed over is looked at itself, not what attacks climb instead."""
+    if finding.name == "randomness" and subject.judged.draws is not None:
+        return _as_judged(subject, some)
+    if finding.name == "probabilities" and subject.as_logs:
+        return probabilities(subject.network, some)
+    return finding
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    """JSON has no NaN."""
+    numbers = {name: number if math.isfinite(number) else None for name, number in finding.numbers.items()}
+    return {**asdict(finding), "numbers": numbers}
+
+
+def _finding(plain: dict[str, Any]) -> Finding:
+    numbers = {name: math.nan if number is None else number for name, number in plain["numbers"].items()}
+    return Finding(**{**plain, "numbers": numbers})
+
+
+def _curve(network: Network, some: Examples, question: AuditConfig) -> tuple[tuple[float, float, int], ...]:
+    """Of every ball its radius, robust accuracy and number of points.
+
+    Ball by ball, as if none knew of the others: only so can accuracy be seen to rise.
+    """
+    return tuple(
+        (ball.radius, robust_accuracy(network, some, pgd_attack(ball, ball.radius / 4, 10)), len(some))
+        for ball in question.balls
+    )
+
+
+def _as_judged(subject: AuditTarget, some: Examples) -> Finding:
+    """Whether the network draws when it is asked, and what was done about it."""
+    found, draws = randomness(subject.network, some), subject.judged.draws
+    assert draws is not None
+    if found.verdict == "fine":
+        return found
+    evidence = f"{found.evidence}; all figures here are of the mean over {draws.verification} fixed draws"
+    return replace(found, verdict="suspicious", evidence=evidence, advice="use it by such a mean, too")
+
+
+def missed_by_gradients(points: dict[str, Array], attacks: Sequence[Finder]) -> Finding:
+    """Square comes last, so whatever it breaks, the gradients had missed."""
+    broken = {attack.name: torch.from_numpy(points["by"] == i) for i, attack in enumerate(attacks)}
+    black = {name: mask for name, mask in broken.items() if name.startswith("square")}
+    found = black_box({name: mask for name, mask in broken.items() if name not in black}, black)
+    # Another than that of the diagnoses, which is of fewer points and weaker attacks.
+    return replace(found, name="black box of AutoAttack")
+
+
+def with_surrogate(points: dict[str, Array], moved: Moved, question: AuditConfig, number: int) -> Finding:
+    """Whoever was broken counts as broken, from the ball on that holds the place."""
+    distance, standing = moved.distance, points["breaks"] == len(question.balls)
+    broken = standing & np.isfinite(distance)
+    radii = [ball.radius for ball in question.balls]
+    from_ball = np.minimum(np.searchsorted(radii, distance[broken] * (1 - 1e-5)), len(radii) - 1)
+    # NaN, where there is no certificate, refutes nothing.
+    check_certificates(*(torch.from_numpy(values) for values in (distance, points["certified"], points["row"])))
+    points["breaks"][broken], points["by"][broken] = from_ball, number
+    points["margin"] = np.minimum(points["margin"], distance)
+    return stood_in(torch.from_numpy(~standing), torch.from_numpy(broken), moved.kind, moved.agreement)

@@ -1,0 +1,78 @@
+"""What if a part of an audit fails?  It is left out and named: networks of others raise what they like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from widemargin.measure.diagnostics import Finding, failed_finding, sentence_of
+from widemargin.measure.eot import Finder
+from widemargin.perturb.attack import Classifier, Noise
+from widemargin.perturb.bisected_apgd import BisectedAPGD
+from widemargin.perturb.line_search import Nearest
+from widemargin.shapes import Labels, Points
+
+CERTIFICATES = "certificates"
+SHORTEST = "minimum-norm"
+"""The name of all attacks without a radius, among the others: what they find counts in every ball."""
+Failed = dict[str, str]
+"""By the name of a part, why it failed."""
+
+
+def guarded(attacks: Iterable[Finder], failed: Failed) -> tuple[Finder, ...]:
+    return tuple(
+        GuardedBisected(one.norm, one.box, one.steps, one.trials, failed)
+        if isinstance(one, BisectedAPGD)
+        else Guarded(one, failed)
+        for one in attacks
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Guarded:
+    """Where the attack fails it has found nothing, and that is noted."""
+
+    attack: Finder
+    failed: Failed
+
+    @property
+    def name(self) -> str:
+        return self.attack.name
+
+    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
+        try:
+            return self.attack(classify, inputs, labels, noise)
+        except Exception as problem:
+            self.failed.setdefault(self.name, sentence_of(problem))
+            return inputs.clone()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GuardedBisected(BisectedAPGD):
+    """The same of the attack that goes on from what others found."""
+
+    failed: Failed | None = None
+
+    def nearer_than(self, known: Nearest, classify: Classifier, labels: Labels, noise: Noise) -> Points:
+        try:
+            return super().nearer_than(known, classify, labels, noise)
+        except Exception as problem:
+            assert self.failed is not None
+            self.failed.setdefault(self.name, sentence_of(problem))
+            return known.inputs.clone()
+
+
+def failures(failed: Failed, attacks: Iterable[str]) -> tuple[Finding, ...]:
+    """A finding of every part that failed."""
+    within = set(attacks)
+    return tuple(
+        uncertified(why)
+        if name == CERTIFICATES
+        else failed_finding(name, why, f"it is left out of {'robust accuracy' if name in within else 'the margins'}")
+        for name, why in sorted(failed.items())
+    )
+
+
+def uncertified(why: str) -> Finding:
+    advice = "nothing, unless you need proofs: robust accuracy and margins do not rest on them"
+    return failed_finding(CERTIFICATES, why, "nothing is certified", advice)

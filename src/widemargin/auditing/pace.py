@@ -1,0 +1,112 @@
+"""How far is an audit with the points under way, and how long may they take?  Counted in the network's answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from widemargin.measure.autoattack import frozen
+from widemargin.uncertainty.network import Network
+
+Tick = Callable[[int, int], None]
+"""Told how many points are done, and of how many; those under way count by their share."""
+FIRST_GUESS = 5_000
+"""Answers that a point takes, until some are done: of those that stand most are Square's."""
+PROOF = 1_000
+"""Answers that take about as long as one point's certificate."""
+
+# Of a point that no attack breaks, by the steps of the standard's attacks: in its ball, and there for each target.
+_SLOPES, _SLOPES_FOR_TARGET = 100, 200
+_ANSWERS, _ANSWERS_FOR_TARGET = 5_000, 100
+# Of every point: the attacks without a radius, as they were counted.
+_SLOPES_WITHOUT_RADIUS, _ANSWERS_WITHOUT_RADIUS = 700, 500
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds that a point takes in one pass, forward alone and with the way back."""
+
+    answer: float
+    slope: float
+
+    def of_point(self, classes: int) -> float:
+        """Seconds that a point may take which stands: for all attacks, in one ball, since it stands in the largest."""
+        targets = min(9, classes - 1)
+        slopes = _SLOPES_WITHOUT_RADIUS + _SLOPES + targets * _SLOPES_FOR_TARGET
+        answers = _ANSWERS_WITHOUT_RADIUS + _ANSWERS + targets * _ANSWERS_FOR_TARGET
+        return slopes * self.slope + answers * self.answer
+
+
+def cost(judge: Network, climbed: Network, inputs: Tensor) -> Cost:
+    """Each pass twice, of which the quicker counts: the first may have to prepare something."""
+
+    def slope() -> None:
+        points = inputs.detach().requires_grad_()
+        with torch.enable_grad():
+            climbed(points).sum().backward(inputs=[points])
+
+    with frozen(judge), frozen(climbed), torch.no_grad():
+        answer = _seconds(lambda: judge(inputs))
+        try:
+            return Cost(answer / len(inputs), _seconds(slope) / len(inputs))
+        except Exception:
+            # No gradients: that will be said by the attacks that need them.
+            return Cost(answer / len(inputs), answer / len(inputs))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    took = []
+    for _ in range(2):
+        begun = time.monotonic()
+        work()
+        took.append(time.monotonic() - begun)
+    return min(took)
+
+
+@dataclass(eq=False)
+class Pace:
+    tick: Tick
+    of: int
+    expected: float = FIRST_GUESS
+    """Answers for a point."""
+
+    @contextmanager
+    def piece(self, done: int, points: int) -> Iterator[Callable[[int], None]]:
+        """What is yielded wants to hear of every answer to these points; the next piece is expected to be like it."""
+        answers, told = 0, done
+
+        def heard(more: int) -> None:
+            nonlocal answers, told
+            answers += more
+            now = done + int(points * _share(answers / (points * self.expected)))
+            if now > told:
+                told = now
+                self.tick(now, self.of)
+
+        yield heard
+        self.expected = max(1.0, answers / points)
+
+
+@contextmanager
+def listening(heard: Callable[[int], None], *networks: nn.Module) -> Iterator[None]:
+    """Whatever the networks are asked is heard of."""
+
+    def asked(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        heard(len(inputs[0]))
+
+    hooks = [network.register_forward_pre_hook(asked) for network in dict.fromkeys(networks)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _share(expected: float) -> float:
+    """Of what was expected; should it be more, slower and slower, and never the whole."""
+    return expected if expected < 0.8 else 1 - 0.16 / expected

@@ -1,0 +1,209 @@
+"""What is asked in an audit, and what was found?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from widemargin.measure.diagnostics import Finding
+from widemargin.measure.distance import NO_ATTACK
+from widemargin.measure.eot import Draws
+from widemargin.measure.interval import Counted, wilson
+from widemargin.perturb.balls import Ball
+
+Array = NDArray[Any]
+FORMAT = 5
+"""Of what is saved and of audit.json; a newer one begins anew."""
+
+
+@dataclass(frozen=True)
+class AuditConfig:
+    """What is asked: of how many points, in which balls, all of one norm and growing."""
+
+    balls: tuple[Ball, ...]
+    points: int = 1_000
+    seed: int = 0
+    chunk: int = 100
+    """Points that are attacked together, and saved together: more are quicker, fewer lose less."""
+
+    def __post_init__(self) -> None:
+        if not self.balls:
+            raise ValueError("an audit needs at least 1 radius, got none")
+        if not -(2**63) <= self.seed < 2**63:
+            raise ValueError(f"the seed must be a whole number from -2^63 to 2^63 - 1, got {self.seed}")
+        if self.points < 1 or self.chunk < 1:
+            raise ValueError(f"an audit needs at least 1 point and chunks of 1, got {self.points} and {self.chunk}")
+
+    def chunks(self, rows: int) -> list[Tensor]:
+        """Row numbers, in an order that the seed decides: wherever an audit ends, it has seen a fair sample."""
+        return list(self.asked(rows).split(self.chunk))
+
+    def asked(self, rows: int) -> Tensor:
+        return self.order(rows)[: self.points]
+
+    def order(self, rows: int) -> Tensor:
+        return torch.randperm(rows, generator=torch.Generator().manual_seed(self.seed))
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A few images that are right and nearest to another class, and where they are wrong."""
+
+    before: Array
+    after: Array
+    labels: Array
+    answers: Array
+    """At the place where they are wrong."""
+    margins: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What was found, point by point; everything else follows from it."""
+
+    name: str
+    data: str
+    classes: tuple[str, ...]
+    question: AuditConfig
+    attacks: tuple[str, ...]
+    """Empty if nothing was attacked: then nothing is known of robustness."""
+    points: dict[str, Array]
+    """`row`, `label`, `answer`; `breaks` (from which ball on it is wrong) and `by` whom; `margin`; `place` where it is
+    wrong and the `way` there; `certified`, NaN where there is no certificate."""
+    findings: tuple[Finding, ...]
+    asked: int
+    """How many points there should be; fewer if the time was up."""
+    draws: Draws | None
+    """None where nothing is drawn."""
+    notes: tuple[str, ...]
+    seconds: float
+    shown: Shown | None = None
+    """None where points are no images."""
+    left_out: tuple[str, ...] = ()
+    """Names of the diagnoses for which there was no time."""
+    failed: tuple[str, ...] = ()
+    """Names of attacks that failed for some point: robust accuracy is said to be without them."""
+    too_short: str = ""
+    """If a budget was too short for a single point: what it should be."""
+    digest: str = ""
+    """Of the data."""
+
+    @property
+    def n(self) -> int:
+        return len(self.points["row"])
+
+    @property
+    def led(self) -> tuple[str, ...]:
+        """The attacks that were led on every point that stood."""
+        return tuple(name for name in self.attacks if name not in self.failed)
+
+    @property
+    def clean(self) -> Counted:
+        return wilson(int((self.points["answer"] == self.points["label"]).sum()), self.n)
+
+    @property
+    def robust(self) -> tuple[Counted, ...]:
+        if not self.attacks:
+            return (Counted(0, self.n, 0.0, 1.0),) * len(self.question.balls)
+        return tuple(wilson(int((self.points["breaks"] > i).sum()), self.n) for i in range(len(self.question.balls)))
+
+    @property
+    def certified(self) -> tuple[Counted, ...] | None:
+        if bool(np.isnan(self.points["certified"]).any()):
+            return None
+        return tuple(
+            wilson(int(((self.points["certified"] >= ball.radius) & self.right).sum()), self.n)
+            for ball in self.question.balls
+        )
+
+    @property
+    def right(self) -> Array:
+        return np.asarray(self.points["answer"] == self.points["label"])
+
+    @cached_property
+    def broken_by(self) -> dict[str, list[int]]:
+        """For every attack and ball, how many points were first seen broken there by it."""
+        found = {}
+        for number, name in enumerate(self.attacks):
+            own = self.points["by"] == number
+            found[name] = [int((own & (self.points["breaks"] == i)).sum()) for i in range(len(self.question.balls))]
+        return found
+
+    @property
+    def norm(self) -> str:
+        return type(self.question.balls[0]).__name__.lower()
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, with what it takes to trust and repeat them."""
+        margin, certified = self.points["margin"], self.certified
+        shares = (0.05, 0.25, 0.5, 0.75, 0.95)
+        quantiles = {f"{share:g}": _plain(np.quantile(margin, share, method="inverted_cdf")) for share in shares}
+        robust = [
+            {
+                "norm": self.norm,
+                "eps": ball.radius,
+                "accuracy": counted.share,
+                "n": self.n,
+                "low": counted.low,
+                "high": counted.high,
+                "attacks": list(self.led),
+                "certified": None if certified is None else certified[i].share,
+            }
+            for i, (ball, counted) in enumerate(zip(self.question.balls, self.robust, strict=True))
+            if self.attacks
+        ]
+        return {
+            "version": FORMAT,
+            "model": self.name,
+            "data": self.data,
+            "data_digest": self.digest,
+            "box": repr(self.question.balls[0].box),
+            "n": self.n,
+            "asked": self.asked,
+            "seed": self.question.seed,
+            "draws": None if self.draws is None else asdict(self.draws),
+            "clean": self.clean.share,
+            "clean_low": self.clean.low,
+            "clean_high": self.clean.high,
+            "robust": robust,
+            "broken_by": self.broken_by,
+            "margin": {
+                "norm": self.norm,
+                "min": _plain(margin.min()),
+                "mean": _plain(margin.mean()),
+                "quantiles": quantiles,
+                "unbroken": int(np.isinf(margin).sum()),
+            },
+            "findings": [
+                {**asdict(finding), "numbers": {name: _plain(number) for name, number in finding.numbers.items()}}
+                for finding in self.findings
+            ],
+            "findings_left_out": list(self.left_out),
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 1),
+            "versions": {name: version(name) for name in ("widemargin", "torch", "numpy")},
+        }
+
+    def per_point(self) -> list[dict[str, Any]]:
+        """One plain row for every point."""
+        names = ("row", "label", "answer", "breaks", "by", "margin", "certified")
+        columns = [self.points[name].tolist() for name in names]
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        radii = [*(ball.radius for ball in self.question.balls), None]
+        for row in rows:
+            row["by"] = None if row["by"] == NO_ATTACK else self.attacks[row["by"]]
+            row["breaks"] = radii[row["breaks"]] if self.attacks else None
+            row["margin"], row["certified"] = _plain(row["margin"]), _plain(row["certified"])
+        return rows
+
+
+def _plain(number: float) -> float | None:
+    """JSON has no infinity and no NaN."""
+    return float(number) if np.isfinite(number) else None

@@ -1,0 +1,64 @@
+"""Whom is an audit about?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+
+from widemargin.auditing.result import FORMAT, AuditConfig
+from widemargin.data.dataset import Dataset
+from widemargin.measure.diagnostics import probabilities
+from widemargin.measure.eot import EOT, judged
+from widemargin.runs.run import key_of
+from widemargin.uncertainty.log_probabilities import LogProbabilities
+from widemargin.uncertainty.network import Network, in_eval_mode
+
+DIAGNOSED = 200
+"""Points for the diagnoses, which need no more."""
+_TRIED = 32
+"""Points by which it is decided whether answers are probabilities."""
+
+
+@dataclass(frozen=True, eq=False)
+class AuditTarget:
+    network: Network
+    name: str
+    digest: str
+    examples: Dataset
+    data: str
+    notes: tuple[str, ...] = ()
+    """What is known of it before it is asked anything: a softmax that was left off, for instance."""
+
+    @cached_property
+    def judged(self) -> EOT:
+        """Who decides whether a point is right, and what attacks climb."""
+        return judged(LogProbabilities(self.network) if self.as_logs else self.network, self.examples)
+
+    @cached_property
+    def as_logs(self) -> bool:
+        """Whether all answers are probabilities, of which no attack could climb anything."""
+        found = probabilities(self.network, self.examples.take(torch.arange(min(_TRIED, len(self.examples)))))
+        return found.numbers["share"] == 1 and found.numbers["lowest"] >= 0 and found.numbers["highest"] <= 1
+
+    @cached_property
+    def classes(self) -> int:
+        inputs, _ = self.examples[torch.arange(1)]
+        network = self.judged.network
+        with torch.no_grad(), in_eval_mode(network):
+            return int(network(inputs).shape[-1])
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is doubtful of all figures, if answers are random or no logits."""
+        problem = self.judged.problem
+        random = (f"Answers are random, and every figure is of single ones, since {problem}.",) if problem else ()
+        logs = ("Answers are probabilities: attacks climbed their logs.",) * self.as_logs
+        known = tuple(f"{note[0].upper()}{note[1:]}." for note in self.notes)
+        return (*random, *logs, *known)
+
+    def key(self, question: AuditConfig) -> str:
+        # How many points are asked together decides nothing.
+        same = replace(question, chunk=AuditConfig.chunk)
+        return key_of(FORMAT, self.digest, self.examples.digest, len(self.examples), same)

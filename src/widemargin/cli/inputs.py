@@ -1,0 +1,137 @@
+"""Which model is asked, about which examples, and where does the answer go?  What `audit` and `calibrate` share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from widemargin.cli.choice import Choice, data_named
+from widemargin.data.dataset import Dataset, Splits
+from widemargin.data.images import ImageSet
+from widemargin.data.local import LocalData
+from widemargin.io.load import Model
+from widemargin.io.zoo import PREFIX
+from widemargin.runs.folder import RunFolder
+from widemargin.runs.prepare import data_note
+from widemargin.runs.run import DataSpec
+from widemargin.runs.serialize import read_description
+from widemargin.shapes import MemberLogits
+from widemargin.uncertainty.network import Network, in_eval_mode
+
+_TRIED = 16
+"""Points on which a network is tried before anything is written."""
+
+
+def place_of(model: str) -> str:
+    """A run may be named as it is in runs/."""
+    named = Path("runs") / model
+    return str(named) if not Path(model).exists() and named.is_dir() else model
+
+
+def folder_for(out: Path | None, place: str, kind: str, weights: Path | None = None) -> Path:
+    """Where results go: as said, into the run's own folder, or for other models into one that their path names.
+
+    Files in different folders may have one name, so that alone would not do.
+    """
+    if out is not None or Path(place).is_dir():
+        return out or Path(place)
+    name = _from_here(place).replace(".py:", "-").replace(PREFIX, "zoo-")
+    return Path(kind) / (name if weights is None else f"{name}-{_from_here(weights)}")
+
+
+def _from_here(place: str | Path) -> str:
+    """A path below this folder, or else below the root: one place has one, however it is written."""
+    whole, here = Path(os.path.abspath(Path(place).expanduser())), Path.cwd()
+    return str(whole.relative_to(here if whole.is_relative_to(here) else whole.anchor))
+
+
+def foreign(data: DataSpec, drawn: Splits, model: Model, place: str) -> bool:
+    """Is it other data than that of the run?  Then its results must not replace the run's own."""
+    if model.trial is None or data == model.trial.data:
+        return False
+    if not isinstance(data, type(model.trial.data)):
+        return True
+    if isinstance(data, ImageSet) and data.name != getattr(model.trial.data, "name", None):
+        return True
+    try:
+        own = model.trial.data.draw()
+    except (ValueError, OSError):
+        # Nobody can tell any more.
+        return True
+    return not (
+        isinstance(own, Splits)
+        and _seen(place) in (None, data_note(own))
+        and torch.equal(own.test.stored, drawn.test.stored)
+        and torch.equal(own.test.labels, drawn.test.labels)
+    )
+
+
+def made(out: Path) -> Path:
+    """The folder, before long work would be lost for want of it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ValueError(f"--out must be a folder or be free for one, got {out} ({problem.strerror})") from None
+    return out
+
+
+def answers(network: Network, tests: Dataset, called: str) -> MemberLogits:
+    """Its answers to a few points; refused if these, or their classes, are not what the network was made for."""
+    inputs, _ = tests[torch.arange(min(_TRIED, len(tests)))]
+    try:
+        with torch.no_grad(), in_eval_mode(network):
+            found = network.logits(network.encode(inputs))
+    except Exception as problem:
+        # Networks of others raise what they like, in as many lines as they like.
+        # One of ours is a sentence already.
+        kind = "" if isinstance(problem, ValueError) else f"{type(problem).__name__}: "
+        reason = f"{kind}{problem}".splitlines()[0]
+        raise ValueError(
+            f"the network cannot answer points of shape {list(inputs.shape[1:])}, as those of {called} are, "
+            f"got {reason}"
+        ) from problem
+    if tests.classes > found.shape[-1]:
+        raise ValueError(
+            f"the network must tell all {tests.classes} classes of {called} apart, got {found.shape[-1]} logits: give "
+            "the data that it was trained for"
+        )
+    return found
+
+
+def data_asked(
+    word: str | None, model: Model, label: str, size: tuple[int, int] | None, flag: str = "--data"
+) -> DataSpec:
+    """As named, or a run's own."""
+    if word is not None:
+        return data_named(Choice(word, "", label=label, size=size), flag)
+    if model.trial is None:
+        raise ValueError("a model that is no run of ours needs --data")
+    return model.trial.data
+
+
+def check_as_trained(data: DataSpec, drawn: Splits, model: Model, place: str) -> None:
+    """A description names a place, not what is there: a run's own data must be what the run has seen."""
+    if model.trial is not None and data == model.trial.data and _seen(place) not in (None, data_note(drawn)):
+        raise ValueError(
+            f"the data must be as it was when the run in {place} began, but it has changed: put it back, or name a "
+            "copy of what is there now with --data, whose results are kept apart"
+        )
+
+
+def _seen(place: str) -> dict[str, Any] | None:
+    """What the data of a run was, if it is a run's folder."""
+    path = RunFolder(Path(place)).description
+    return read_description(path).get("data") if path.exists() else None
+
+
+def with_tests(data: DataSpec) -> tuple[str, Splits]:
+    """What it is called, and its parts."""
+    drawn = data.draw()
+    if not isinstance(drawn, Splits):
+        raise ValueError("there must be a test part, got points of a toy set: give --data")
+    if isinstance(data, LocalData):
+        return Path(drawn.test.origin.place).name, drawn
+    return data.name if isinstance(data, ImageSet) else type(data).__name__, drawn

@@ -1,0 +1,64 @@
+"""The words of `widemargin resume`, `runs` and `export`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from widemargin.cli.stopping import StopAfter
+
+RunName = Annotated[Positional[Path], arg(metavar="RUN")]
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run that was interrupted.  A network of your own file is imported again."""
+
+    run: RunName
+    """Its folder, or its name in runs/."""
+    device: str = "cpu"
+    """cpu or cuda."""
+    stop_after: StopAfter = None
+    """Save and leave after this time, as 90s, 30m, 2h or 1d, with exit code 0.  Ctrl-C (exit code 130; twice leaves at
+    once) and SIGTERM (143) save too.  [at the end]"""
+    tensorboard: bool = False
+    """Write for TensorBoard too."""
+
+    def __call__(self, console: Console) -> None:
+        from widemargin.cli.runs import resume
+
+        resume(self, console)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """List runs with their figures: the best validation so far, and the test part once a run is done."""
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")] = Path("runs")
+    """Where they are."""
+
+    def __call__(self, console: Console) -> None:
+        from widemargin.cli.runs import list_runs
+
+        list_runs(self, console)
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a run's network for use elsewhere."""
+
+    run: RunName
+    """Its folder, or its name in runs/."""
+    to: Path
+    """model.safetensors (weights), model.pt2 (torch.export) or model.onnx (needs widemargin[onnx])."""
+    weights: Literal["best", "last"] = "best"
+    """By robust accuracy on the validation part, or those of the end, also where the best are lost."""
+
+    def __call__(self, console: Console) -> None:
+        from widemargin.cli.runs import export_run
+
+        export_run(self, console)

@@ -1,0 +1,131 @@
+"""How does a trained network leave this library?"""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from widemargin.data.optional import import_optional
+from widemargin.files import Damaged, read_note, write_whole
+from widemargin.runs.folder import RunFolder, best_again
+from widemargin.runs.run import SingleSpec, Trial
+from widemargin.runs.serialize import read_description, read_run
+from widemargin.training.checkpoint import load_weights
+from widemargin.uncertainty.exportable import plain
+from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.single import Single
+
+
+def trained(folder: RunFolder, weights: str) -> tuple[Trial, nn.Module]:
+    """A run's network in eval mode, with its best or last weights.
+
+    One network is plain torch again and returns logits; of several members it is the log of their mean probability.
+    """
+    trial = read_run(folder.description)
+    if trial.members != SingleSpec():
+        # As plain in memory as one network that is exported.
+        network = trial.members.network(trial.build, trial.place, None)
+        _fill(folder, weights, network)
+        return trial, network.eval()
+    module = trial.build()
+    _fill(folder, weights, Single(trial.place.cut(module)))
+    return trial, module.eval()
+
+
+def _fill(folder: RunFolder, weights: str, network: Network) -> None:
+    """With the best or the last weights of a run."""
+    path = weights_of(folder, weights)
+    try:
+        load_weights(path, network)
+    except Damaged as problem:
+        again = best_again(folder) if path == folder.best else f"`widemargin resume {folder.path}` writes it anew"
+        raise Damaged(f"{problem}: {again}") from None
+
+
+def weights_of(folder: RunFolder, weights: str) -> Path:
+    """The file; a run without validation has no best weights but the last."""
+    if weights == "last" or folder.best.exists():
+        path = folder.last if weights == "last" else folder.best
+    elif folder.last.exists() and "clean" in read_note(folder.last):
+        raise Damaged(f"{folder.best} is missing: {best_again(folder)}")
+    else:
+        path = folder.last
+    if not path.exists():
+        raise ValueError(f"{path} is not there (yet): `widemargin resume {folder.path}` goes on, and writes it")
+    return path
+
+
+def export(folder: RunFolder, to: Path, weights: str = "best") -> None:
+    """Weights under the network's own names (.safetensors), or the whole network: logits of a batch of any size."""
+    _check_suffix(to)
+    _, module = trained(folder, weights)
+    write_network(module, read_description(folder.description)["data"]["shape"], to)
+
+
+def write_network(network: nn.Module, shape: Sequence[int], to: Path) -> None:
+    """A network in eval mode that takes points of this shape; draws are written as they are fixed."""
+    _check_suffix(to)
+    # Neither 0 nor 1 examples: a tracer takes these for constants.
+    inputs = torch.full((3, *shape), 0.5)
+    with torch.no_grad():
+        # What is drawn at the first call must not be drawn by a tracer.
+        network(inputs)
+    _WRITERS[to.suffix](network, inputs, to)
+
+
+def _check_suffix(to: Path) -> None:
+    if to.suffix not in _WRITERS:
+        raise ValueError(f"--to must end in {', '.join(_WRITERS)}, got {to}")
+
+
+def _write_weights(module: nn.Module, inputs: Tensor, to: Path) -> None:
+    weights = {name: value.detach().contiguous().clone() for name, value in module.state_dict().items()}
+    write_whole(to, save(weights, {"format": "pt"}))
+
+
+def _write_program(module: nn.Module, inputs: Tensor, to: Path) -> None:
+    try:
+        program = torch.export.export(plain(module), (inputs,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    except Exception as problem:
+        # A tracer meets a network of anybody's making, and raises what it likes.
+        reason = str(problem).strip().partition("\n")[0] or type(problem).__name__
+        raise ValueError(
+            f"this network cannot be written as {to.suffix} for batches of any size ({reason}): flatten with "
+            "x.flatten(1), leave out what depends on values, or export its weights to a .safetensors file"
+        ) from problem
+    content = io.BytesIO()
+    torch.export.save(program, content)
+    write_whole(to, content.getvalue())
+
+
+def _write_onnx(module: nn.Module, inputs: Tensor, to: Path) -> None:
+    for package in ("onnx", "onnxscript"):
+        import_optional(package, "'widemargin[onnx]'", "an .onnx file")
+    chatter = logging.getLogger("torch.onnx")
+    before = chatter.level
+    with warnings.catch_warnings():
+        # What the exporter says of itself and of packages that are not needed.
+        warnings.simplefilter("ignore")
+        chatter.setLevel(logging.ERROR)
+        program = torch.onnx.export(
+            plain(module),
+            (inputs,),
+            dynamo=True,
+            verbose=False,
+            input_names=["points"],
+            output_names=["logits"],
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+        )
+        chatter.setLevel(before)
+    assert program is not None
+    write_whole(to, program.model_proto.SerializeToString())
+
+
+_WRITERS = {".safetensors": _write_weights, ".onnx": _write_onnx, ".pt2": _write_program}

@@ -1,0 +1,174 @@
+"""Which classifier is audited?  A run of ours, an exported file, or a network of the user's own, made a Network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Generator, Tensor, nn
+
+from widemargin.data.dataset import digest
+from widemargin.io.archive import named_tensors, unpickled
+from widemargin.io.export import trained
+from widemargin.io.onnx_graph import read_onnx
+from widemargin.io.pt2_graph import read_pt2
+from widemargin.io.zoo import PREFIX, ZOO, zoo_run
+from widemargin.measure.robustness import InputSpace
+from widemargin.runs.folder import RunFolder
+from widemargin.runs.run import AtInput, Trial
+from widemargin.runs.serialize import read_description
+from widemargin.runs.user_network import AsLogits, UserNetwork
+from widemargin.shapes import Points
+from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.network import Network, in_eval_mode
+from widemargin.uncertainty.single import Single
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """In eval mode, perturbed at its inputs.  `trial` is there only for runs of ours."""
+
+    network: Network
+    name: str
+    digest: str
+    """Of the weights, and of the file if the network is the user's own."""
+    trial: Trial | None = None
+    notes: tuple[str, ...] = ()
+
+
+def load_model(place: str, weights: Path | None = None, which: Literal["best", "last"] = "best") -> Model:
+    """`runs/<key>`, zoo:<name>, model.pt2, model.onnx, or my_file.py:MyNet, whose weights are in a file or its own.
+
+    Only my_file.py runs code of others; so does a run whose network is such a file.
+    """
+    path = Path(place).expanduser()
+    if ".py:" in place:
+        return _own(place, weights)
+    if weights is not None:
+        raise ValueError(f"--weights belongs to a network such as my_file.py:MyNet, but {place} has its own")
+    if place.startswith(PREFIX):
+        return _zoo(place.removeprefix(PREFIX))
+    if path.suffix in (".pt2", ".onnx"):
+        if not path.is_file():
+            raise ValueError(f"{place} does not exist: name a file that does")
+        graph, notes = (read_pt2 if path.suffix == ".pt2" else read_onnx)(path)
+        return Model(Single(at_input(graph)).eval(), place, _file_digest(path), None, notes)
+    if path.is_file():
+        raise ValueError(
+            f"a model must be a run's folder, a .pt2 or .onnx file, or my_file.py:MyNet with --weights, got {place}"
+        )
+    return _run(RunFolder(path), which)
+
+
+def load(place: str | Path) -> nn.Module:
+    """A trained network in eval mode, which answers with logits: the name of one in the zoo, runs/KEY, .pt2 or .onnx.
+
+    Several members answer with the log of their mean probability.
+    """
+    named = str(place)
+    in_zoo = named.startswith(PREFIX) or (not Path(named).exists() and (ZOO / named).is_dir())
+    if in_zoo:
+        return trained(zoo_run(named.removeprefix(PREFIX)), "last")[1]
+    if Path(named).is_dir():
+        return trained(RunFolder(Path(named)), "best")[1]
+    network = load_model(named).network
+    assert isinstance(network, Single)
+    return network.head
+
+
+def _run(folder: RunFolder, which: Literal["best", "last"]) -> Model:
+    trial, module = trained(folder, which)
+    if folder.read_figures() is None:
+        raise ValueError(f"{folder.path} has not finished training: `widemargin resume {folder.path}` goes on")
+    used = folder.best if which == "best" and folder.best.exists() else folder.last
+    notes = () if used.stem == which else (f"it has no {which} weights, so its {used.stem} ones are used",)
+    name = str(read_description(folder.description).get("title") or folder.path.name)
+    return Model(_at_inputs(trial, module), name, _file_digest(used), trial, notes)
+
+
+def _zoo(name: str) -> Model:
+    folder = zoo_run(name)
+    trial, module = trained(folder, "last")
+    return Model(_at_inputs(trial, module), f"{PREFIX}{name}", _file_digest(folder.last), trial)
+
+
+def _at_inputs(trial: Trial, module: nn.Module) -> Network:
+    if not isinstance(module, Network):
+        own = AsLogits(module, trial.network.name) if isinstance(trial.network, UserNetwork) else module
+        return Single(at_input(own)).eval()
+    return (module if trial.place == AtInput() else InputSpace(module)).eval()
+
+
+def _own(place: str, weights: Path | None) -> Model:
+    own = UserNetwork.at(place)
+    module = own.build(Generator().manual_seed(0))
+    if weights is None:
+        again = own.build(Generator().manual_seed(1))
+        # Weights that do not follow the seed were not drawn: the file has put them there.
+        if digest(*module.state_dict().values()) != digest(*again.state_dict().values()):
+            raise ValueError(f"{place} has only random weights: give its trained ones with --weights file.safetensors")
+        found = digest(*module.state_dict().values())
+    else:
+        _fill(module, _read_weights(weights), weights)
+        found = _file_digest(weights)
+    # The same weights may answer otherwise in another class, or once the file has changed.
+    whole = hashlib.sha256(f"{own.digest} {own.name} {found}".encode()).hexdigest()[:16]
+    network = Single(at_input(AsLogits(module, own.name))).eval()
+    return Model(network, place if weights is None else f"{place} with {weights}", whole)
+
+
+def check_gradients(network: Network, inputs: Points) -> None:
+    """Attacks climb by them: answers must follow the inputs in a way that torch has seen."""
+    points = inputs.clone().requires_grad_()
+    with torch.enable_grad(), in_eval_mode(network):
+        answer = network(points)
+    (gradient,) = torch.autograd.grad(answer.sum(), points, allow_unused=True) if answer.requires_grad else (None,)
+    if gradient is None:
+        raise ValueError(
+            "gradients must reach the network's inputs, but its answers are cut off from them: remove detach(), "
+            "no_grad(), numpy and the like from its forward"
+        )
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist: name a file of weights that does")
+    if path.suffix == ".safetensors":
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError) as problem:
+            raise ValueError(f"{path} is damaged or no .safetensors file ({problem})") from None
+    try:
+        with path.open("rb") as file:
+            content = unpickled(file, path.stat().st_size)
+        if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
+            content = content["state_dict"]
+        return named_tensors(content)
+    except ValueError as problem:
+        raise ValueError(f"{path} is no state dict, {problem}: save network.state_dict()") from None
+
+
+def _fill(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    wanted = {name: list(value.shape) for name, value in module.state_dict().items()}
+    # As training stores a network that is cut at its input, and torch one that is compiled.
+    for prefix in ("head.", "_orig_mod."):
+        if tensors.keys() != wanted.keys() and all(name.startswith(prefix) for name in tensors):
+            tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
+    stored = {name: list(value.shape) for name, value in tensors.items()}
+    for name in sorted(stored.keys() | wanted.keys()):
+        if stored.get(name) != wanted.get(name):
+            raise ValueError(
+                f"{path} does not fit {type(module).__name__}: its {name!r} must be {wanted.get(name, 'absent')}, "
+                f"got {stored.get(name, 'none')}"
+            )
+    module.load_state_dict(tensors)
+
+
+def _file_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

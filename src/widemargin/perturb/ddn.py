@@ -1,0 +1,81 @@
+"""The shortest way in l2 by walking on spheres that shrink inside the wrong class and grow outside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from widemargin.perturb.attack import Classifier, Noise
+from widemargin.perturb.balls import L2, OPEN, UNIT, Box
+from widemargin.perturb.line_search import Nearest, fade, farthest
+from widemargin.perturb.rows import per_row, slope, wrong
+from widemargin.shapes import Labels, Points
+
+
+@dataclass(frozen=True)
+class DDN:
+    """Decoupled direction and norm (Rony et al. 2019, Alg. 1).
+
+    Two departures make it free of the scale of inputs and logits.  The first radius is that of the linear model at the
+    point, not 1, and steps are shares of the radius.  It climbs the log-odds of a wrong class: the direction is that of
+    the cross-entropy, but it does not vanish where the classifier is sure.
+    """
+
+    box: Box = UNIT
+    steps: int = 100
+    gamma: float = 0.05
+    """By which share the radius shrinks or grows."""
+
+    name = "DDN"
+
+    def __post_init__(self) -> None:
+        check_steps(self.name, self.steps, self.gamma)
+
+    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
+        ball, sphere = L2(0.0, self.box), L2(1.0, OPEN)
+        seen, most = Nearest(ball, inputs), farthest(ball, inputs)
+        delta, radius = torch.zeros_like(inputs), torch.zeros_like(most)
+        for step in range(self.steps):
+            answers, height, gradient = slope(classify, inputs + delta, partial(_log_odds, labels=labels))
+            across = wrong(answers, labels)
+            seen.see(inputs + delta, across)
+            if step == 0:
+                radius = first_radius(height, ball.dual_norm(gradient), most)
+            else:
+                radius = (radius * torch.where(across, 1 - self.gamma, 1 + self.gamma)).minimum(most)
+            uphill = direction(self.box.inward(gradient, inputs + delta), noise, step)
+            delta = delta + per_row(radius, delta) * fade(1.0, 0.01, step / self.steps) * uphill
+            delta = self.box.clamp(sphere.steepest(delta) * per_row(radius, delta), inputs)
+        return seen.places
+
+
+def direction(gradient: Tensor, noise: Noise, step: int) -> Tensor:
+    """The gradient with l2 length 1; where there is none, any direction."""
+    unit = L2(1.0, OPEN).steepest(gradient)
+    flat = (gradient.flatten(1) == 0).all(1)
+    if not bool(flat.any()):
+        return unit
+    drawn = noise.of("where it is flat").at(flat).normal(gradient[0].numel(), draw=step).to(gradient)
+    unit[flat] = L2(1.0, OPEN).steepest(drawn.view_as(gradient[flat]))
+    return unit
+
+
+def first_radius(height: Tensor, climb: Tensor, most: Tensor) -> Tensor:
+    """Where the boundary would be if the classifier were linear; 1 if that says nothing."""
+    radius = height.abs() / climb
+    return torch.where(radius.isfinite() & (radius > 0), radius, 1.0).minimum(most)
+
+
+def check_steps(name: str, steps: int, gamma: float) -> None:
+    if steps < 1:
+        raise ValueError(f"{name}.steps must be a whole number of at least 1, got {steps}")
+    if not 0 < gamma < 1:
+        raise ValueError(f"{name}.gamma must be in (0, 1), got {gamma}")
+
+
+def _log_odds(answers: Tensor, labels: Tensor) -> Tensor:
+    own = labels[:, None]
+    return answers.scatter(1, own, -torch.inf).logsumexp(1) - answers.gather(1, own)[:, 0]

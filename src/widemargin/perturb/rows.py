@@ -1,0 +1,59 @@
+"""Which points of a batch are still worth work?  What every attack does with rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from widemargin.perturb.attack import Classifier, Noise
+from widemargin.shapes import Encoded, Labels, LogProbs, PerSample, Points
+from widemargin.uncertainty.predictive import is_correct
+
+State = TypeVar("State")
+
+EFFICIENT_BATCH = 256
+"""From about here on a call's own cost is small beside that of its rows."""
+
+
+def at_once(rows: int, tasks: int, most: int) -> int:
+    """How many of the tasks that every row has are done side by side: as many as make `most` rows, or one."""
+    return min(max(most // max(rows, 1), 1), tasks)
+
+
+def among(state: State, which: Tensor) -> State:
+    """These rows only (indices or a mask), of every tensor and of the noise that a dataclass holds."""
+    cut: dict[str, Tensor | Noise] = {}
+    for field in fields(state):  # type: ignore[arg-type]
+        value = getattr(state, field.name)
+        if isinstance(value, Tensor):
+            cut[field.name] = value[which]
+        elif isinstance(value, Noise):
+            cut[field.name] = value.at(which)
+    return replace(state, **cut)  # type: ignore[type-var]
+
+
+def per_row(values: Tensor, like: Tensor) -> Tensor:
+    """[B] to [B 1 1 ...]."""
+    return values.view(-1, *[1] * (like.ndim - 1))
+
+
+def wrong(logits: LogProbs, labels: Labels) -> Tensor:
+    """An answer that is not a number is wrong."""
+    return ~is_correct(logits, labels)
+
+
+def slope(
+    classify: Classifier, points: Points, height: Callable[[LogProbs], PerSample]
+) -> tuple[LogProbs, PerSample, Encoded]:
+    """Logits, heights and the gradient of each point's height, in one pass."""
+    points = points.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = classify(points)
+        heights = height(logits)
+        (gradient,) = torch.autograd.grad(heights.sum(), points)
+    # Where the classifier cannot be differentiated, no way is better than a way that is not a number.
+    return logits.detach(), heights.detach(), gradient.nan_to_num(0.0, 0.0, 0.0)

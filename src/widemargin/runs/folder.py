@@ -1,0 +1,272 @@
+"""Where does a run live?  In a folder of its own: what it is, what happened, and what it takes to go on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from filelock import FileLock, Timeout
+
+from widemargin.runs.serialize import read_description, written
+from widemargin.files import (
+    Damaged,
+    read_json,
+    read_note,
+    read_tensors,
+    sealed_text,
+    unwritten,
+    write_json,
+    write_whole,
+)
+
+Line = dict[str, Any]
+"""One record: an update's loss, or a validation's figures."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """run.yaml says what is done, records.jsonl what happened, checkpoint.safetensors holds all it takes to go on,
+    last and best.safetensors the weights, figures.json what came out on the test part.
+
+    Each says so when it is not as it was written.  All but the checkpoint and the best weights can be made again from
+    the checkpoint, and are, by going on."""
+
+    path: Path
+
+    @property
+    def description(self) -> Path:
+        return self.path / "run.yaml"
+
+    @property
+    def records(self) -> Path:
+        return self.path / "records.jsonl"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "best.safetensors"
+
+    @property
+    def last(self) -> Path:
+        return self.path / "last.safetensors"
+
+    @property
+    def figures(self) -> Path:
+        return self.path / "figures.json"
+
+    @contextmanager
+    def claimed(self, description: Mapping[str, Any]) -> Iterator[None]:
+        """For one process alone, and for this run alone; whoever is killed loses the claim."""
+        self._check_free(description)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path / ".lock")
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise ValueError(f"{self.path} is being trained by another process: wait for it, or stop it") from None
+        except OSError as problem:
+            raise unwritten(self.path, problem) from None
+        with lock:
+            begun = self._check_free(description)
+            if not self.description.exists():
+                # What the checkpoint knows is what there was.
+                text = written(begun if begun is not None and "run" in begun else description)
+                write_whole(self.description, sealed_text(text).encode())
+            yield
+
+    def _check_free(self, description: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The run that is here already, which must be this one."""
+        begun = self.begun()
+        if begun is None:
+            return None
+        if begun.get("key") != description["key"]:
+            raise ValueError(
+                f"{self.path} holds another run, {begun.get('key')}, this one is {description['key']}: choose "
+                "another --out, or go on with that one by `widemargin resume`"
+            )
+        if begun.get("data", description["data"]) != description["data"]:
+            raise ValueError(
+                f"the data must be as it was when the run in {self.path} began, but it has changed: begin a "
+                "new run in another folder"
+            )
+        return begun
+
+    def begun(self) -> Mapping[str, Any] | None:
+        """The run that is here, if only by what its checkpoint says."""
+        if self.description.exists():
+            return read_description(self.description)
+        if self.checkpoint.exists():
+            try:
+                note = read_note(self.checkpoint)
+            except Damaged as problem:
+                raise Damaged(f"{self.description} is missing, and {problem}: {_ANEW_WITH_TRAIN}") from None
+            text = dict(note.get("more", {})).get("description")
+            return {"key": note.get("key")} if text is None else dict(yaml.safe_load(text))
+        if self.path.exists() and any(not inside.name.startswith(".") for inside in _inside(self.path)):
+            raise ValueError(f"{self.path} must be empty or hold this run, got other files: choose another folder")
+        return None
+
+    def restore_description(self) -> None:
+        """Write run.yaml as it was, if it is missing: the checkpoint knows it."""
+        if self.description.exists() or not self.checkpoint.exists():
+            return
+        try:
+            text = read_tensors(self.checkpoint)[1]["more"]["description"]
+        except Damaged as problem:
+            raise Damaged(f"{self.description} is missing, and {problem}: {_ANEW_WITH_TRAIN}") from None
+        except (KeyError, TypeError):
+            raise ValueError(
+                f"{self.description} is missing, and {self.checkpoint} is too old to know it: repeat the command that "
+                f"began the run, `widemargin train ... --out {self.path}`, which goes on from the checkpoint"
+            ) from None
+        write_whole(self.description, sealed_text(text).encode())
+
+    def save_figures(self, figures: Mapping[str, Any]) -> None:
+        write_json(self.figures, figures)
+
+    def read_figures(self) -> Mapping[str, Any] | None:
+        """None until the run is done."""
+        try:
+            figures = read_json(self.figures)
+        except FileNotFoundError:
+            return None
+        except Damaged as problem:
+            raise Damaged(f"{problem}: `widemargin resume {self.path}` measures the test part again") from None
+        return figures
+
+    def lines(self) -> list[Line]:
+        """All records that the checkpoint vouches for; of a run that has none, all whole ones."""
+        content = self.records.read_bytes() if self.records.exists() else b""
+        more = dict(read_note(self.checkpoint).get("more", {})) if self.checkpoint.exists() else {}
+        try:
+            if "digest" not in more:
+                return _parsed(content.rpartition(b"\n")[0], self.records)
+            if _digest(content[: more["records"]]) != more["digest"]:
+                raise Damaged(f"{self.records} is missing or damaged")
+            return _parsed(content[: more["records"]], self.records)
+        except Damaged as problem:
+            raise Damaged(f"{problem}: `widemargin resume {self.path}` writes it anew") from None
+
+
+def best_again(folder: RunFolder) -> str:
+    """How to go on where the best weights are lost."""
+    return (
+        f"`widemargin export {folder.path} --weights last` still has the last ones; to have the best again, delete "
+        f"{folder.checkpoint}, and `widemargin resume {folder.path}` begins anew and ends with the same result"
+    )
+
+
+_ANEW_WITH_TRAIN = (
+    "nothing here says what was trained, so begin it anew with `widemargin train` in another folder, to the same result"
+)
+
+
+class Records:
+    """What happened so far, in memory and in a file that grows by a line at a time.
+
+    What came after the last checkpoint is cut off, to happen again.  A checkpoint remembers all records, so that the
+    file can be written anew if it is not as it was.
+    """
+
+    def __init__(self, path: Path | None, remembered: Mapping[str, Any] | None) -> None:
+        self.lines: list[Line] = []
+        self._path, self._file, self._digest = path, None, hashlib.sha256()
+        if path is None:
+            return
+        content = b""
+        if remembered is not None:
+            self.lines, content = _remembered(path, remembered)
+        self._digest.update(content)
+        if not path.exists() or path.read_bytes()[: len(content)] != content:
+            write_whole(path, content)
+        try:
+            self._file = path.open("ab")
+            self._file.truncate(len(content))
+        except OSError as problem:
+            raise unwritten(path, problem) from None
+
+    def append(self, line: Line) -> None:
+        self.lines.append(line)
+        if self._file is not None and self._path is not None:
+            written = _encoded(line)
+            self._digest.update(written)
+            try:
+                self._file.write(written)
+            except OSError as problem:
+                raise unwritten(self._path, problem) from None
+
+    def secured(self) -> dict[str, Any]:
+        """Forced to the disk; and what a checkpoint must remember of them."""
+        if self._file is None or self._path is None:
+            return {}
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as problem:
+            raise unwritten(self._path, problem) from None
+        losses = [line["loss"] for line in self.lines if "loss" in line]
+        return {
+            "records": os.fstat(self._file.fileno()).st_size,
+            "digest": self._digest.hexdigest()[:32],
+            "losses": torch.tensor(losses, dtype=torch.float64),
+            "validations": [line for line in self.lines if "loss" not in line],
+        }
+
+    def close(self) -> None:
+        if self._file is not None:
+            # Whatever could not be written was not remembered by a checkpoint either.
+            with suppress(OSError):
+                self._file.close()
+
+
+def _remembered(path: Path, more: Mapping[str, Any]) -> tuple[list[Line], bytes]:
+    """Records up to a checkpoint, from what it says of them; an older one says only how many bytes they have."""
+    if "losses" in more:
+        validations: dict[int, list[Line]] = {}
+        for line in more["validations"]:
+            validations.setdefault(line["update"], []).append(line)
+        lines = [
+            line
+            for update, loss in enumerate(more["losses"].tolist(), 1)
+            for line in ({"update": update, "loss": loss}, *validations.get(update, ()))
+        ]
+        return lines, b"".join(map(_encoded, lines))
+    content = path.read_bytes() if path.exists() else b""
+    if len(content) < more["records"]:
+        raise Damaged(
+            f"{path} must have at least {more['records']} bytes, got {len(content)}: delete checkpoint.safetensors "
+            "beside it, and the run begins anew and ends with the same result"
+        )
+    return _parsed(content[: more["records"]], path), content[: more["records"]]
+
+
+def _encoded(line: Line) -> bytes:
+    return json.dumps(line).encode() + b"\n"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _parsed(content: bytes, path: Path) -> list[Line]:
+    try:
+        return [dict(json.loads(line)) for line in content.splitlines()]
+    except (ValueError, TypeError, RecursionError) as problem:
+        raise Damaged(f"{path} is damaged ({problem})") from None
+
+
+def _inside(path: Path) -> list[Path]:
+    if not path.is_dir():
+        raise ValueError(f"{path} must be a folder, got a file: choose another")
+    return list(path.iterdir())

@@ -1,0 +1,255 @@
+"""How long, how fast and on what batches is a network trained?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from widemargin.data.batches import updates_per_epoch
+from widemargin.rng import Rng
+from widemargin.uncertainty.network import Network
+
+
+class Length(Protocol):
+    def updates(self, per_epoch: int) -> int: ...
+
+
+@dataclass(frozen=True)
+class Updates:
+    count: int
+
+    def __post_init__(self) -> None:
+        _check_count("Updates.count", self.count)
+
+    def updates(self, per_epoch: int) -> int:
+        return self.count
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """So many times through all examples."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        _check_count("Epochs.count", self.count)
+
+    def updates(self, per_epoch: int) -> int:
+        return self.count * per_epoch
+
+
+class Schedule(Protocol):
+    def __call__(self, done: float) -> float:
+        """The share of the peak rate to use when a share `done` of all updates has been made."""
+        ...
+
+
+@dataclass(frozen=True)
+class Constant:
+    def __call__(self, done: float) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """From 1 to 0 along half a cosine."""
+
+    def __call__(self, done: float) -> float:
+        return (1 + math.cos(math.pi * done)) / 2
+
+
+@dataclass(frozen=True)
+class Triangle:
+    """From 0 in a straight line to 1 at `peak` of the time, and back to 0."""
+
+    peak: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.peak < 1:
+            raise ValueError(f"Triangle.peak must be in (0, 1), got {self.peak}")
+
+    def __call__(self, done: float) -> float:
+        return done / self.peak if done < self.peak else (1 - done) / (1 - self.peak)
+
+
+@dataclass(frozen=True)
+class Multistep:
+    """Times `factor` at each of these shares of the time."""
+
+    at: tuple[float, ...] = (0.5, 0.75)
+    factor: float = 0.1
+
+    def __call__(self, done: float) -> float:
+        return self.factor ** sum(done >= at for at in self.at)
+
+
+class Descent(Protocol):
+    """An optimiser and its rate over time."""
+
+    @property
+    def lr(self) -> float: ...
+    @property
+    def schedule(self) -> Schedule: ...
+    def build(self, parameters: Iterable[torch.nn.Parameter]) -> Optimizer: ...
+
+
+@dataclass(frozen=True)
+class Adam:
+    lr: float
+    schedule: Schedule = Constant()
+
+    def __post_init__(self) -> None:
+        _check_rate("Adam.lr", self.lr)
+
+    def build(self, parameters: Iterable[torch.nn.Parameter]) -> Optimizer:
+        return torch.optim.Adam(parameters, lr=self.lr, fused=True)
+
+
+@dataclass(frozen=True)
+class SGD:
+    """With Nesterov momentum and weight decay, as published."""
+
+    lr: float
+    schedule: Schedule = Constant()
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+
+    def __post_init__(self) -> None:
+        _check_rate("SGD.lr", self.lr)
+
+    def build(self, parameters: Iterable[torch.nn.Parameter]) -> Optimizer:
+        nesterov = self.momentum > 0
+        return torch.optim.SGD(parameters, self.lr, self.momentum, 0.0, self.weight_decay, nesterov)
+
+
+def set_lr(optimizer: Optimizer, descent: Descent, done: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = descent.lr * descent.schedule(done)
+
+
+class Augment(Protocol):
+    def __call__(self, inputs: Tensor, rng: Rng, /) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class NoAugment:
+    def __call__(self, inputs: Tensor, rng: Rng) -> Tensor:
+        return inputs
+
+
+class Average(Protocol):
+    """Which weights answer in the end: an average over training is often flatter and wider than the last ones."""
+
+    @property
+    def recounts(self) -> bool:
+        """Must batch-norm statistics be taken anew for the averaged weights?"""
+        ...
+
+    def begin(self, network: Network) -> AveragedModel | None: ...
+    def covers(self, done: float) -> bool:
+        """Do weights count when a share `done` of all updates has been made?"""
+        ...
+
+
+@dataclass(frozen=True)
+class NoAverage:
+    """No average."""
+
+    recounts = False
+
+    def begin(self, network: Network) -> AveragedModel | None:
+        return None
+
+    def covers(self, done: float) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class EMA:
+    """Exponential: after every update, `decay` of the old average and the rest of the new weights.
+
+    Batch-norm statistics are averaged alike: they are such an average themselves, and lag no more than the weights do.
+    """
+
+    decay: float = 0.999
+    recounts = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.decay < 1:
+            raise ValueError(f"EMA.decay must be in (0, 1), got {self.decay}")
+
+    def begin(self, network: Network) -> AveragedModel | None:
+        return AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(self.decay), use_buffers=True)
+
+    def covers(self, done: float) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class SWA:
+    """Stochastic weight averaging: the plain mean of the weights after every update from `start` of the time on.
+
+    The mean of statistics is not the statistics of the mean: batch-norm's are taken anew on the training points.
+    """
+
+    start: float = 0.75
+    recounts = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < 1:
+            raise ValueError(f"SWA.start must be in [0, 1), got {self.start}")
+
+    def begin(self, network: Network) -> AveragedModel | None:
+        return AveragedModel(network)
+
+    def covers(self, done: float) -> bool:
+        return done >= self.start
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    length: Length
+    descent: Descent
+    batch: int | None = None
+    """Examples in an update; None for all of them."""
+    augment: Augment = NoAugment()
+    """What happens to a batch before anything else."""
+    average: Average = NoAverage()
+    mixed: bool = False
+    """Every other update leaves its points where they are and descends their plain cross-entropy."""
+
+    def __repr__(self) -> str:
+        return repr_with(self, "length", "descent", "batch", "augment")
+
+    def updates(self, rows: int) -> int:
+        return self.length.updates(updates_per_epoch(rows, self.batch))
+
+
+def repr_with(part: Any, *always: str) -> str:
+    """A dataclass's repr in which all other fields appear only if they are not their defaults.
+
+    A key hashes a repr: fields that were added later must leave the keys of stored runs as they are.
+    """
+    shown = [
+        f"{field.name}={getattr(part, field.name)!r}"
+        for field in fields(part)
+        if field.name in always or field.default is MISSING or getattr(part, field.name) != field.default
+    ]
+    return f"{type(part).__name__}({', '.join(shown)})"
+
+
+def _check_count(name: str, count: int) -> None:
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {count}")
+
+
+def _check_rate(name: str, rate: float) -> None:
+    if not 0 < rate < math.inf:
+        raise ValueError(f"{name} must be in (0, inf), got {rate}")

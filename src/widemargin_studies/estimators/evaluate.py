@@ -1,0 +1,124 @@
+"""What comes out of one cell?  It is trained, judged, and its numbers stored."""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from widemargin.data.dataset import Dataset
+from widemargin.data.images import ImageSet
+from widemargin.measure.calibration import (
+    UNCERTAINTIES,
+    Separation,
+    calibration,
+    member_logits,
+    outside_from_inside,
+    wrong_from_right,
+)
+from widemargin.measure.margin import margins
+from widemargin.measure.robustness import pgd_attack, robust
+from widemargin.perturb.balls import Linf
+from widemargin.report.store import Arrays, Store
+from widemargin.runs.prepare import PreparedRun, prepare
+from widemargin.runs.run import Trial, key_of
+from widemargin.training.loop import train
+from widemargin.training.plan import Updates
+from widemargin.uncertainty.cuts import Cut
+from widemargin.uncertainty.laplace import laplace
+from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.predictive import log_mean_prob
+from widemargin.uncertainty.single import Single
+from widemargin.workers import Tick
+from widemargin_studies import plane
+from widemargin_studies.estimators.cells import ENTROPY, INFORMATION, LAPLACE, MEMBERS, SINGLE, Row, fitted
+
+RESOLUTION = 151
+"""Of the grid that margins are first looked for on: a cell is at most a sixth of the narrowest gap; then refined."""
+ATTACK = pgd_attack(Linf(0.1), 0.0125, 20)
+
+
+def key(trial: Trial, row: Row) -> str:
+    laid_on = (LAPLACE, MEMBERS) if row[0] == LAPLACE else ()
+    judged = (ATTACK,) if isinstance(trial.data, ImageSet) else ()
+    return key_of("estimators", trial, *laid_on, *judged)
+
+
+def work(trial: Trial, row: Row, store: Store, tick: Tick) -> None:
+    task = prepare(trial)
+    seconds = _trained(task, tick)
+    if row[0] == SINGLE:
+        assert isinstance(task.network, Single)
+        cut = Cut(task.network.encoder, task.network.head)
+        # First: a trial counts as done when its own numbers are there.
+        _judge(laplace(cut, task.train, MEMBERS), task, seconds, trial, fitted(row), store)
+    _judge(task.network, task, seconds, trial, row, store)
+
+
+def _trained(task: PreparedRun, tick: Tick) -> float:
+    """Train in place; the seconds of one core that it took."""
+    # The first updates of a process are slow for reasons that are no estimator's.
+    for _ in train(copy.deepcopy(task.network), task.train, task.method, replace(task.plan, length=Updates(2))):
+        pass
+    start = time.process_time()
+    for record in train(task.network, task.train, task.method, task.plan, (task.seed,)):
+        if record.update % plane.TICK_EVERY == 0:
+            tick(record.update)
+    return time.process_time() - start
+
+
+def _judge(network: Network, task: PreparedRun, seconds: float, trial: Trial, row: Row, store: Store) -> None:
+    if isinstance(task.train, Dataset):
+        numbers, arrays = judged_in_the_plane(network, task.train, drawn=row[1] == ENTROPY)
+    else:
+        assert isinstance(task.test, Dataset)
+        numbers, arrays = judged_on_images(network, task.test)
+    store.save(key(trial, row), {"trial": repr(trial), "row": list(row)}, {**numbers, "seconds": seconds}, arrays, {})
+
+
+def judged_in_the_plane(network: Network, cloud: Dataset, drawn: bool) -> tuple[dict[str, Any], Arrays]:
+    found = margins(network, cloud, RESOLUTION)
+    picture = plane.picture_arrays(network, cloud) if drawn else {}
+    return {"worst": found.worst}, {"margin": found.margin, "best": found.best, **picture}
+
+
+def judged_on_images(network: Network, tests: Dataset) -> tuple[dict[str, Any], Arrays]:
+    calibrated, strangers = calibration(network, tests), turned(tests)
+    stands = robust(network, tests, ATTACK)
+    log_probs = log_mean_prob(member_logits(network, tests))
+    loss = -log_probs.gather(1, tests.labels.unsqueeze(1))[:, 0]
+    wrong = int((log_probs.argmax(1) != tests.labels).sum())
+    by: dict[str, Separation | None] = {
+        "outside by entropy": outside_from_inside(network, tests, strangers),
+        "outside by information": None,
+        "wrong by entropy": wrong_from_right(network, tests) if 0 < wrong < len(tests) else None,
+    }
+    if calibrated.members > 1:
+        measure = UNCERTAINTIES[INFORMATION]
+        by["outside by information"] = outside_from_inside(network, tests, strangers, measure)
+    numbers = {
+        "n": calibrated.n,
+        "members": calibrated.members,
+        "outside": len(strangers),
+        "wrong": wrong,
+        "clean": calibrated.accuracy,
+        "robust": float(stands.double().mean()),
+        "ece": calibrated.expected_error,
+        "nll": calibrated.negative_log_likelihood,
+        "brier": calibrated.brier,
+        **{name: None if one is None else one.auroc for name, one in by.items()},
+    }
+    bins = calibrated.bins
+    arrays = {"count": bins.count, "confidence": bins.confidence, "accuracy": bins.accuracy}
+    return numbers, {**arrays, "stands": stands.double().numpy(), "loss": loss.numpy()}
+
+
+def turned(tests: Dataset) -> Dataset:
+    """Out of distribution: digits turned by a quarter, without the zeros, which still look like zeros."""
+    rows: Tensor = (tests.labels != 0).nonzero()[:, 0]
+    rest = tests.take(rows)
+    return replace(rest, stored=torch.rot90(rest.stored, 1, (2, 3)))

@@ -1,0 +1,123 @@
+"""An audit shared by several processes is that of one: with real processes, started by torchrun."""
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from widemargin import OPEN, Linf, Single, at_input
+from widemargin.auditing import findings
+from widemargin.auditing import runner as audit
+from widemargin.auditing.shares import patient
+from widemargin.data.dataset import Dataset, Origin
+from widemargin.measure.diagnostics import modes
+from widemargin.perturb.apgd import APGD
+from widemargin.perturb.fmn import FMN
+from widemargin.perturb.square import Square
+from widemargin.training.processes import ALONE, Processes, Together
+
+PATIENCE = 2
+"""Of torch, in seconds."""
+# Without matrix products, whose rounding depends on how many rows are computed at once.
+NETWORK = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.tensor([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]))
+
+    def forward(self, points):
+        return ((points + 0.1 * (5 * points).sin())[:, None] * self.weight).sum(-1)
+"""
+WORDS = "audit net.py:Net --data table.csv --eps .1 .3 --norm l2 --points 9 --seed 1"
+LAUNCHER = "-m torch.distributed.run --nproc-per-node 2 --master-port 0 --rdzv-backend c10d --rdzv-endpoint localhost:0"
+
+
+def begun(folder: Path, out: str, launcher: str = "") -> "subprocess.Popen[str]":
+    command = [sys.executable, *launcher.split(), "-m", "widemargin.cli", *WORDS.split(), "--out", out]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text())
+
+
+@pytest.mark.slow
+def test_torchrun_audits_what_one_process_does(tmp_path: Path) -> None:
+    points = np.random.default_rng(0).normal(size=(90, 2))
+    labels = (points @ [[1.0, -1.0, 0.0], [0.5, 0.5, -1.0]]).argmax(1)
+    rows = "".join(f"{x:.4f},{y:.4f},{'abc'[label]}\n" for (x, y), label in zip(points, labels, strict=True))
+    (tmp_path / "table.csv").write_text("x,y,label\n" + rows)
+    (tmp_path / "net.py").write_text(NETWORK)
+    started = [begun(tmp_path, "one"), begun(tmp_path, "two", LAUNCHER)]
+    for process in started:
+        said, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+        assert said.count("audit-l2.json") == 1, "only the first process tells"
+    one, two = (read(tmp_path / out, "points-l2.json")["points"] for out in ("one", "two"))
+    assert len(one) == 9
+    assert sorted(one, key=lambda point: point["row"]) == sorted(two, key=lambda point: point["row"])
+    summaries = [{**read(tmp_path / out, "audit-l2.json"), "seconds": 0, "checksum": ""} for out in ("one", "two")]
+    assert summaries[0] == summaries[1]
+    chunks = [len(list((tmp_path / out).rglob("0*.safetensors"))) for out in ("one", "two")]
+    assert chunks == [1, 2], "there was something to share"
+
+
+class Waves(nn.Module):
+    def forward(self, points: Tensor) -> Tensor:
+        return torch.stack([points[:, 0] + (3 * points[:, 1]).sin(), -points[:, 0]], 1)
+
+
+def audited(folder: Path, rank: int, count: int) -> None:
+    """With fewer steps, and with less patience of torch's own than the last process takes to come."""
+    torch.set_num_threads(1)
+    audit.standard = lambda ball, classes, rows=0: (APGD(ball, steps=5), Square(ball, queries=10))
+    audit.shortest_attacks = lambda norm, box, *_: (FMN(norm, box, steps=10),)
+    findings.all_findings = lambda *arguments, **more: (modes(*arguments[:2]),)
+    points = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    labels = Waves()(points).argmax(1)
+    examples = Dataset(points, labels, ("a", "b"), Origin("memory", "digest"))
+    subject = audit.AuditTarget(Single(at_input(Waves())), "waves", "waves", examples, "points")
+    question = audit.AuditConfig((Linf(0.1, OPEN), Linf(0.3, OPEN)), points=10, chunk=3)
+    processes: Processes = ALONE
+    if count > 1:
+        meeting = f"file://{folder}.meeting"
+        dist.init_process_group("gloo", meeting, timedelta(seconds=PATIENCE), rank=rank, world_size=count)
+        processes = Together(rank, count)
+    shares = patient(processes)
+    time.sleep(2 * PATIENCE * rank)
+    found = audit.audit(subject, question, folder, processes=shares)
+    assert (found is None) == (rank > 0)
+    if found is not None:
+        (folder / "points.json").write_text(json.dumps(found.per_point()))
+
+
+def test_two_processes_audit_what_one_does_however_long_one_takes(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["widemargin.auditing.runner", "torch._dynamo"])
+    shares = [(tmp_path / str(count), rank, count) for count in (1, 2) for rank in range(count)]
+    started = [context.Process(target=audited, args=share) for share in shares]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(120)
+        assert process.exitcode == 0
+    one, two = (read(tmp_path / str(count), "points.json") for count in (1, 2))
+    assert len(one) == 10
+    assert one == two

@@ -1,0 +1,184 @@
+"""The user's own data: read as it is, or refused in one sentence that names the place."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from made_files import classes, pictures
+from PIL import Image
+
+from widemargin.data.local import ImageFolder, LocalData, Npz, Table
+
+
+def write_folder(root: Path, sizes: dict[str, tuple[int, int]], mode: str = "RGB") -> None:
+    for name, size in sizes.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new(mode, size, color=len(name)).save(path)
+
+
+def test_image_folder(tmp_path: Path) -> None:
+    for number, name in enumerate(["dog/a.png", "dog/b.png", "cat/z.bmp"]):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(pictures(1, 3, 8, number)[0].transpose(1, 2, 0)).save(tmp_path / name)
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / "dog/.DS_Store").write_bytes(b"x")
+    (tmp_path / "dog/Thumbs.db").write_bytes(b"x")
+    (tmp_path / "readme.txt").write_text("x")
+    read = ImageFolder(str(tmp_path)).read()
+    assert read.names == ("cat", "dog")
+    assert read.labels.tolist() == [0, 1, 1]
+    expected = np.concatenate([pictures(1, 3, 8, number) for number in (2, 0, 1)])
+    assert np.array_equal(read.stored.numpy(), expected)
+    assert torch.equal(read.points, torch.from_numpy(expected).float() / 255)
+
+
+def test_image_folder_to_one_mode_and_size(tmp_path: Path) -> None:
+    write_folder(tmp_path, {"a/1.png": (8, 6), "b/2.png": (20, 10)})
+    write_folder(tmp_path, {"b/grey.png": (4, 4)}, mode="L")
+    write_folder(tmp_path, {"b/clear.png": (4, 4)}, mode="RGBA")
+    write_folder(tmp_path, {"b/some.gif": (4, 4)}, mode="P")
+    assert ImageFolder(str(tmp_path), size=(6, 8)).read().stored.shape == (5, 3, 6, 8)
+    assert ImageFolder(str(tmp_path), mode="L", size=(6, 8)).read().stored.shape == (5, 1, 6, 8)
+
+
+def test_image_folder_stands_photographs_upright(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        Image.new("RGB", (10, 4)).save(tmp_path / name / "x.jpg", exif=exif)
+    assert ImageFolder(str(tmp_path)).read().stored.shape == (2, 3, 10, 4)
+
+
+def test_image_folder_of_mixed_sizes(tmp_path: Path) -> None:
+    write_folder(tmp_path, {"a/1.png": (8, 6), "b/2.png": (20, 10)})
+    with pytest.raises(ValueError, match=r"one size, got 6 x 8 and, in .*2\.png, 10 x 20 .*: give --size HEIGHT WIDTH"):
+        ImageFolder(str(tmp_path)).read()
+
+
+def test_image_folder_digest_tells_versions_apart(tmp_path: Path) -> None:
+    write_folder(tmp_path, {"a/1.png": (8, 6), "b/2.png": (8, 6)})
+    first = ImageFolder(str(tmp_path)).read().origin
+    assert ImageFolder(str(tmp_path)).read().origin == first
+    write_folder(tmp_path, {"b/2.png": (8, 6)}, mode="L")
+    assert ImageFolder(str(tmp_path)).read().digest != first.digest
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"\x89PNG\r\n\x1a\n", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"]
+)
+def test_image_folder_with_what_is_no_image(tmp_path: Path, content: bytes) -> None:
+    write_folder(tmp_path, {"a/1.png": (8, 6), "b/2.png": (8, 6)})
+    (tmp_path / "a/0.png").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a/0\.png must be a whole image .*: replace or remove it"):
+        ImageFolder(str(tmp_path)).read()
+
+
+def test_image_folder_with_deep_images(tmp_path: Path) -> None:
+    write_folder(tmp_path, {"a/1.png": (8, 6), "b/2.png": (8, 6)}, mode="I;16")
+    with pytest.raises(ValueError, match=r"1\.png must have 8 bits per channel, got mode I;16"):
+        ImageFolder(str(tmp_path)).read()
+
+
+def test_image_folder_with_a_cut_image(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Image.fromarray(pictures(1, 3, 64)[0].transpose(1, 2, 0)).save(tmp_path / name / "x.png")
+    os.truncate(tmp_path / "b/x.png", 5000)
+    with pytest.raises(ValueError, match=r"b/x\.png must be a whole image"):
+        ImageFolder(str(tmp_path)).read()
+
+
+def test_image_folder_without_classes(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least 2 classes, got 0"):
+        ImageFolder(str(tmp_path)).read()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with pytest.raises(ValueError, match="a must hold images, got none"):
+        ImageFolder(str(tmp_path)).read()
+    with pytest.raises(ValueError, match="nowhere does not exist"):
+        ImageFolder(str(tmp_path / "nowhere")).read()
+
+
+@pytest.mark.parametrize("wrong", [{"mode": "CMYK"}, {"size": (0, 3)}, {"size": (10**5, 10**4)}])
+def test_wrong_image_folders_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"(ImageFolder\.mode|--size) must be"):
+        ImageFolder("x", **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ((9, 1, 6, 6), (9, 1, 6, 6)),
+        ((9, 6, 5), (9, 1, 6, 5)),
+        ((9, 6, 5, 3), (9, 3, 6, 5)),
+        ((9, 3, 6, 5), (9, 3, 6, 5)),
+    ],
+)
+def test_npz_of_images(tmp_path: Path, given: tuple[int, ...], read: tuple[int, ...]) -> None:
+    array = np.random.default_rng(0).integers(0, 256, given, np.uint8)
+    np.savez(tmp_path / "own.npz", x=array, y=classes(9, 3))
+    found = Npz(str(tmp_path / "own.npz")).read()
+    assert found.stored.shape == read
+    assert found.stored.dtype == torch.uint8
+    assert found.points.max() <= 1
+    if given == (9, 6, 5, 3):
+        assert np.array_equal(found.stored.numpy(), array.transpose(0, 3, 1, 2))
+
+
+def test_npz_of_numbers_and_names(tmp_path: Path) -> None:
+    array = np.random.default_rng(0).normal(size=(4, 2))
+    np.savez_compressed(tmp_path / "own.npz", points=array, kind=np.array([["b"], ["a"], ["b"], ["c"]]))
+    found = Npz(str(tmp_path / "own.npz"), x="points", y="kind").read()
+    assert torch.equal(found.points, torch.from_numpy(array).float())
+    assert found.labels.tolist() == [1, 0, 1, 2]
+    assert found.names == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.zeros((3, 2))}, "must hold the arrays 'x' and 'y', got x"),
+        ({"x": np.zeros((3, 2)), "y": classes(2)}, r"as many labels .* 'x' \[3, 2\] and 'y' \[2\]"),
+        ({"x": np.zeros((3, 2)), "y": np.zeros((3, 2))}, "as many labels"),
+        ({"x": np.array([["a"], ["b"]]), "y": classes(2)}, "'x' of .* must hold real numbers, got <U1"),
+        ({"x": np.zeros((2, 2)), "y": np.array([None, 1])}, "an .npz file of plain arrays.*allow_pickle"),
+        (
+            {"x": np.zeros((2, 2)), "y": np.array([np.nan, 1])},
+            "'y' of .* must have at least 2 classes, got 1",
+        ),
+        ({"x": np.zeros((2, 2)), "y": np.array([1j, 1])}, "'y' of .* must hold numbers or text, got complex128"),
+        ({"x": np.full((2, 2), np.nan), "y": classes(2)}, "points must be finite, got NaN or infinity in row 0"),
+        ({"x": np.zeros((2, 2)), "y": np.zeros(2)}, "at least 2 classes, got 0"),
+        ({"x": np.zeros((2, 5, 5, 7), np.uint8), "y": classes(2)}, "1, 3 or 4 channels"),
+    ],
+)
+def test_npz_refused(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
+    np.savez(tmp_path / "own.npz", **arrays)
+    with pytest.raises(ValueError, match=message):
+        Npz(str(tmp_path / "own.npz")).read()
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04broken", b"\x80\x04cos\nsystem\n."])
+def test_npz_that_is_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "own.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"own\.npz must be an \.npz file of plain arrays"):
+        Npz(str(tmp_path / "own.npz")).read()
+
+
+def test_own_data_in_parts(tmp_path: Path) -> None:
+    np.savez(tmp_path / "own.npz", x=np.arange(100.0)[:, None], y=classes(100, 4))
+    own = LocalData(Npz(str(tmp_path / "own.npz")), validation=0.1, test=0.2, seed=3)
+    assert eval(repr(own)) == own
+    parts = own.draw()
+    assert [len(part) for part in (parts.train, parts.validation, parts.test)] == [70, 10, 20]
+    assert torch.equal(parts.train.points, own.draw().train.points)
+    assert parts.test.labels.bincount().tolist() == [5] * 4
+
+
+def test_own_data_of_a_table(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("a,label\n" + "".join(f"{k},{k % 2}\n" for k in range(20)))
+    assert len(LocalData(Table(str(tmp_path / "own.csv"))).draw().test) == 4

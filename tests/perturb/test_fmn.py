@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+import torch
+
+from digits import conv_net, foolbox_places
+from linear_oracle import KINDS, NORMS, Kind, known_distances
+from widemargin import L1, L2, MLP, OPEN, UNIT, Linf, Rng
+from widemargin.perturb.attack import Noise
+from widemargin.perturb.fmn import FMN, nearest_classes
+from widemargin.perturb.line_search import Norm, line_search
+from widemargin.perturb.losses import margin
+
+THEIRS = {Linf: "LInfFMNAttack", L2: "L2FMNAttack", L1: "L1FMNAttack"}
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name != "table"], ids=repr)
+def test_for_linear_classes_the_answer_is_known(kind: Kind, norm: Norm) -> None:
+    network, cloud = kind.draw(60)
+    attack = FMN(norm, kind.box, targets=1)
+    places = attack(network.requires_grad_(False), cloud.points, cloud.labels, Noise(0, torch.arange(60)))
+    kind.box.check(places)
+    ratio = norm(0.0).norm(places - cloud.points).double().numpy() / known_distances(network, cloud, norm, kind.box)
+    assert ratio.min() > 0.999
+    assert np.quantile(ratio, 0.99) < 1.02
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+def test_on_a_small_conv_net_it_is_no_worse_than_foolbox(norm: Norm) -> None:
+    network, inputs, labels = conv_net()
+    theirs = foolbox_places(THEIRS[norm])
+    ours = FMN(norm)(network, inputs, labels, Noise(0, torch.arange(len(inputs))))
+    # On the boundary itself the last bits decide, and a network may round otherwise where no gradient is asked for.
+    assert float(margin(network(ours), labels).max()) < 1e-4
+    found = [line_search(network, inputs, labels, places) for places in (ours, theirs)]
+    far, known = (norm(0.0).norm(places - inputs) for places in found)
+    known = torch.where(known > 0, known, torch.inf)
+    assert float(far.median()) < 1.01 * float(known.median())
+    assert float((far / known).median()) < 1.01
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+def test_more_targets_come_nearer(norm: Norm) -> None:
+    network, inputs, labels = conv_net()
+    noise = Noise(0, torch.arange(len(inputs)))
+    one, three = (FMN(norm, UNIT, 40, targets=targets)(network, inputs, labels, noise) for targets in (1, 3))
+    far, near = (norm(0.0).norm(places - inputs) for places in (one, three))
+    # Three times the rows at once may be rounded otherwise, and the ways part.
+    assert bool((near[far > 0] <= 1.01 * far[far > 0]).all())
+    assert bool((near[far > 0] < 0.99 * far[far > 0]).any())
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+def test_more_starts_come_nearer_and_do_not_depend_on_the_batch(norm: Norm) -> None:
+    with Rng.seeded(3).as_global():
+        network, inputs = MLP(4, 16, 3).double().requires_grad_(False), torch.rand(20, 4, dtype=torch.float64)
+    labels, noise = network(inputs).argmax(1), Noise(0, torch.arange(20))
+    one, many = (FMN(norm, UNIT, 30, targets=2, starts=starts)(network, inputs, labels, noise) for starts in (1, 6))
+    UNIT.check(many)
+    far, near = (norm(0.0).norm(places - inputs) for places in (one, many))
+    # Starts that are behind are given up, so now and then the first.
+    assert bool((near[far > 0] <= 1.02 * far[far > 0]).all())
+    assert bool((near[far > 0] < 0.9 * far[far > 0]).any())
+    some = torch.tensor([3, 17])
+    alone = FMN(norm, UNIT, 30, targets=2, starts=6)(network, inputs[some], labels[some], noise.at(some))
+    torch.testing.assert_close(alone, many[some], rtol=1e-6, atol=1e-6)
+
+
+def test_classes_are_sorted_by_their_distance() -> None:
+    kind = KINDS[1]
+    network, cloud = kind.draw(30)
+    for norm in NORMS:
+        order = nearest_classes(network, cloud.points, cloud.labels, norm(0.0, kind.box))
+        assert order.shape == (30, 9)
+        assert not bool((order == cloud.labels[:, None]).any())
+        assert all(len(set(row)) == 9 for row in order.tolist())
+
+
+def test_repr_makes_it_and_wrong_settings_are_refused() -> None:
+    attack = FMN(L1, OPEN, 7, targets=2, starts=3)
+    assert eval(repr(attack)) == attack
+    assert (attack.name, FMN(L1).name) == ("FMN-T", "FMN")
+    with pytest.raises(ValueError, match=r"^FMN.targets must be a whole number of at least 0, got -1"):
+        FMN(L2, targets=-1)
+    with pytest.raises(ValueError, match=r"^FMN.starts must be a whole number of at least 1, got 0"):
+        FMN(L2, starts=0)
+    with pytest.raises(ValueError, match=r"^FMN.steps must be a whole number of at least 1, got 0"):
+        FMN(L2, steps=0)

@@ -1,0 +1,130 @@
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from front_door import public_names
+from widemargin import (
+    LMS5,
+    Adam,
+    AtInput,
+    AtModule,
+    BeforeHead,
+    DeepKernelSpec,
+    MCDropoutSpec,
+    DropoutResNetSpec,
+    Epochs,
+    ImageSet,
+    LastDropout,
+    LeNetSpec,
+    Linf,
+    EnsembleSpec,
+    PerStep,
+    Plan,
+    ResNetSpec,
+    Run,
+    Trial,
+    Updates,
+    Validation,
+    MLPSpec,
+    standard,
+    udp,
+)
+from widemargin.runs.run import Place, key_of
+
+RUN = Run(LMS5(), MLPSpec((2, 4, 2)), standard(), Plan(Updates(3), Adam(0.1)), 1)
+TRIAL = Trial(ImageSet("digits"), LeNetSpec(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))
+
+
+def test_keys_of_stored_runs_stay_as_they_are() -> None:
+    assert RUN.key == "d0dac131d3c82ba3"
+
+
+@pytest.mark.parametrize("run", [RUN, TRIAL], ids=["run", "trial"])
+def test_repr_is_the_code_that_makes_it(run: Run | Trial) -> None:
+    assert eval(repr(run), public_names()) == run
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"place": BeforeHead()},
+        {"validation": Validation(2)},
+        {"plan": replace(TRIAL.plan, mixed=True)},
+        {"network": LeNetSpec(side=8, capacity=2)},
+        {"network": LeNetSpec(side=8, dropout=0.1)},
+        {"members": EnsembleSpec(2)},
+        {"members": MCDropoutSpec(2)},
+        {"members": MCDropoutSpec(2, PerStep())},
+        {"members": MCDropoutSpec(2, over=LastDropout())},
+        {"members": DeepKernelSpec()},
+    ],
+    ids=repr,
+)
+def test_whatever_decides_a_number_is_in_the_key(change: dict[str, object]) -> None:
+    assert replace(TRIAL, **change).key != TRIAL.key
+
+
+@pytest.mark.parametrize("place", [AtInput(), BeforeHead(), AtModule("encoder.pool1")], ids=repr)
+def test_wherever_it_is_cut_the_network_is_the_same(place: Place) -> None:
+    network, images = TRIAL.build().eval(), torch.rand(3, 1, 8, 8)
+    encoder, head = place.cut(network)
+    assert isinstance(encoder, nn.Identity) == (place == AtInput())
+    assert torch.allclose(head(encoder(images)), network(images), atol=1e-6)
+
+
+def test_the_seed_decides_the_first_weights() -> None:
+    first, again, other = (replace(TRIAL, seed=seed).build().encoder.conv1.weight for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_parts_that_came_later_leave_the_keys_of_one_network_as_they_are() -> None:
+    shown = ("data", "network", "method", "plan", "seed", "place", "validation")
+    assert repr(TRIAL) == f"Trial({', '.join(f'{name}={getattr(TRIAL, name)!r}' for name in shown)})"
+    assert repr(TRIAL.network) == "LeNetSpec(classes=10, channels=1, side=8, capacity=1)"
+    assert repr(MLPSpec((2, 3))) == "MLPSpec(widths=(2, 3))"
+    assert TRIAL.key == "54ca58395035736c"
+
+
+def test_a_part_that_gives_other_numbers_gets_other_keys_and_leaves_those_of_all_others() -> None:
+    def before(*parts: object) -> str:
+        return hashlib.sha256(f"2 {parts!r}".encode()).hexdigest()[:16]
+
+    for network in (LeNetSpec(), DropoutResNetSpec(), MLPSpec((2, 3))):
+        assert key_of("judged", replace(TRIAL, network=network)) == before("judged", replace(TRIAL, network=network))
+    for network in (ResNetSpec(), ResNetSpec(he_normal=True)):
+        assert replace(TRIAL, network=network).key != before(replace(TRIAL, network=network))
+
+
+def test_members_begin_with_weights_of_their_own_and_the_first_with_those_of_one_network() -> None:
+    network = EnsembleSpec(3).network(TRIAL.build, AtInput(), None)
+    first, *others = (member.encoder.conv1.weight for member in network.members)
+    assert torch.equal(first, TRIAL.build().encoder.conv1.weight)
+    assert not any(torch.equal(first, other) for other in others)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: EnsembleSpec(1), "Members.count must be a whole number of at least 2, got 1"),
+        (lambda: MCDropoutSpec(0), "MCDropoutSpec.draws must be a whole number of at least 1, got 0"),
+        (
+            lambda: EnsembleSpec(2).network(TRIAL.build, BeforeHead(), None),
+            r"members have latent spaces of their own, so inputs must be perturbed, got BeforeHead\(\)",
+        ),
+        (lambda: MCDropoutSpec(2).network(TRIAL.build, AtInput(), None), "MCDropout needs nn.Dropout layers"),
+    ],
+)
+def test_impossible_members_are_one_sentence(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        make()
+
+
+def test_a_validation_comes_after_whole_epochs() -> None:
+    with pytest.raises(ValueError, match=r"^Validation.every must be a whole number of at least 1 epoch, got 0$"):
+        Validation(0)
