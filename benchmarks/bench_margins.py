@@ -28,10 +28,9 @@ from widemargin.perturb.fab import ShortestFAB
 from widemargin.perturb.fmn import FMN
 from widemargin.perturb.line_search import Norm
 
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("tests", "tests/measure")]
-from exact_margins import TABLES, Array, box_of, exact_margins, table
-
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from digits import conv_net
+from exact_margins import TABLES, Array, box_of, exact_margins, table
 
 NORMS: tuple[Norm, ...] = (wm.Linf, wm.L2, wm.L1)
 FOOLBOX = {wm.Linf: ["LInfFMNAttack"], wm.L2: ["L2FMNAttack", "DDNAttack"], wm.L1: ["L1FMNAttack"]}

@@ -15,14 +15,14 @@ def main(updates: int = 1_000) -> wm.Margins:
     method = wm.Method(search, wm.clean_loss + 0.5 * wm.perturbed_loss)
     print(method)
 
-    cloud = wm.TwoDistances().draw()
+    data = wm.TwoDistances().draw()
     network = wm.Single(wm.at_input(wm.MLPSpec((2, 64, 64, 2)).build(wm.Rng.seeded(0).generators[0])))
     plan = wm.Plan(wm.Updates(updates), wm.Adam(5e-3, wm.Cosine()))
-    for record in wm.train(network, cloud, method, plan, seeds=(0,)):
+    for record in wm.train(network, data, method, plan, seeds=(0,)):
         if record.update % 250 == 0:
             print(f"update {record.update}: loss {record.loss:.4f}")
 
-    found = wm.margins(network, cloud)
+    found = wm.margins(network, data)
     print(f"errors {found.errors}, worst margin {found.worst:.2f} of the best possible, mean {found.mean:.2f}")
     return found
 

@@ -11,7 +11,7 @@ def main(updates: int = 600) -> dict[str, wm.Margins]:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(150) % 3
     centers = torch.tensor([[0.0, 1.0], [-1.0, -0.6], [1.0, -0.6]])
-    cloud = wm.Dataset(centers[labels] + 0.25 * torch.randn(150, 2, generator=generator), labels)
+    data = wm.Dataset(centers[labels] + 0.25 * torch.randn(150, 2, generator=generator), labels)
 
     found = {}
     for where in ("input", "latent space"):
@@ -24,9 +24,9 @@ def main(updates: int = 600) -> dict[str, wm.Margins]:
         network = wm.Single(cut)
         method = wm.udpr(wm.L2(0.5, wm.OPEN), alpha=0.05, steps=10, weight=1.0)
         plan = wm.Plan(wm.Updates(updates), wm.Adam(5e-3, wm.Cosine()), batch=50)
-        for _ in wm.train(network, cloud, method, plan, seeds=(0,)):
+        for _ in wm.train(network, data, method, plan, seeds=(0,)):
             pass
-        found[where] = wm.margins(network, cloud)
+        found[where] = wm.margins(network, data)
         print(f"perturbed at the {where}: errors {found[where].errors}, mean share {found[where].mean:.2f}")
     return found
 

@@ -88,7 +88,7 @@ def test_the_same_words_make_the_same_run_and_others_are_refused(capsys: pytest.
 @pytest.mark.parametrize(
     ("words", "members"),
     [
-        ("--members 2 --measure mutual-information", "Members(count=2)"),
+        ("--members 2 --measure mutual-information", "EnsembleSpec(count=2)"),
         ("--dropout-draws 3", "MCDropoutSpec(draws=3, renewal=PerSearch(), over=EveryDropout())"),
     ],
 )
@@ -150,7 +150,7 @@ def test_onnx_of_a_deep_kernel() -> None:
         ("lenet", {"dropout_draws": 4}, "dropout=0.2)", "MCDropoutSpec"),
         ("lenet", {"deep_kernel": True}, "capacity=1)", "DeepKernelSpec"),
         ("resnet18", {"deep_kernel": True}, "he_normal=False)", "DeepKernelSpec"),
-        ("resnet18", {"members": 2}, "he_normal=False)", "Members"),
+        ("resnet18", {"members": 2}, "he_normal=False)", "EnsembleSpec"),
         ("resnet18-dropout", {"dropout_draws": 4, "dropout": 0.1}, "dropout=0.1)", "MCDropoutSpec"),
     ],
 )

@@ -627,7 +627,7 @@ def test_a_stand_in_that_fails_is_a_finding(tmp_path: Path, monkeypatch: pytest.
     def failing(*_: object) -> None:
         raise IndexError("too few points")
 
-    monkeypatch.setattr(module, "stand_in", failing)
+    monkeypatch.setattr(module, "surrogate", failing)
     found = asked(tmp_path)
     (finding,) = (one for one in found.findings if one.name == "transfer")
     assert "IndexError: too few points" in finding.evidence

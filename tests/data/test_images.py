@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from made_files import IDX_NAMES, classes, idx_bytes, pictures, write_cifar10, write_cifar100, write_idx, write_svhn
 
+from made_files import IDX_NAMES, classes, idx_bytes, pictures, write_cifar10, write_cifar100, write_idx, write_svhn
 from widemargin.data import images, sources
 from widemargin.data.formats import File, idx_pair
 from widemargin.data.images import ImageSet, image_sets
@@ -138,7 +138,7 @@ def test_a_label_that_cannot_be_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_of_nothing_is_refused(tmp_path: Path) -> None:
     write_idx(tmp_path / "data/mnist", test=0)
-    with pytest.raises(ValueError, match=r"data/mnist: a set .* at least one example, got none"):
+    with pytest.raises(ValueError, match=r"data/mnist: a dataset .* at least one example, got none"):
         ImageSet("mnist").draw()
 
 

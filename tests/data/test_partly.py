@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from widemargin import UNLABELLED, Dataset
+from widemargin import UNLABELLED, Dataset, Single, accuracy, at_input
 
 POINTS = torch.arange(8.0).view(4, 2)
 
@@ -29,6 +29,9 @@ def test_bad_labels_are_refused(labels: list[int], message: str) -> None:
         Dataset(POINTS, torch.tensor(labels))
 
 
-def test_all_other_data_refuses_unlabelled_rows() -> None:
-    with pytest.raises(ValueError, match=r"^labels must be in 0..1 for 2 classes, got -1..1$"):
-        Dataset(POINTS, torch.tensor([0, 1, UNLABELLED, 0]))
+def test_nothing_is_measured_on_rows_without_a_label() -> None:
+    partly = Dataset(POINTS, torch.tensor([0, 1, UNLABELLED, 0]))
+    network = Single(at_input(torch.nn.Linear(POINTS.shape[1], 2)))
+    with pytest.raises(ValueError, match="every row must have a label"):
+        accuracy(network, partly)
+    assert accuracy(network, partly.labelled()) <= 1

@@ -105,7 +105,7 @@ def test_unknown_set_is_refused() -> None:
         (torch.zeros(2, 2), torch.tensor([0.0, 1.0]), "labels must be whole numbers"),
         (torch.zeros(2, 2), torch.tensor([0, 1, 1]), r"labels must have shape \[2\]"),
         (torch.zeros(2, 2), torch.tensor([], dtype=torch.int64), r"labels must have shape \[2\]"),
-        (torch.zeros(2, 2), torch.tensor([-1, 1]), "labels must be in 0..1"),
+        (torch.zeros(2, 2), torch.tensor([-2, 1]), "labels must be in 0..1"),
         (torch.full((2, 2), torch.nan), torch.tensor([0, 1]), "points must be finite"),
         (torch.zeros(2, 2, dtype=torch.int64), torch.tensor([0, 1]), "points must be floating-point"),
     ],

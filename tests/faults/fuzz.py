@@ -131,7 +131,7 @@ def _pixels() -> np.ndarray:
 def _cifar_seeds() -> list[bytes]:
     import pickle
 
-    from data.made_files import cifar_bytes
+    from made_files import cifar_bytes
 
     batch = {"data": _pixels().reshape(6, -1), "labels": [0, 1, 2, 3, 4, 5]}
     return [cifar_bytes(_pixels(), [0, 1, 2, 3, 4, 5]), pickle.dumps(batch, protocol=4)]
@@ -144,7 +144,7 @@ def _cifar(path: Path) -> object:
 
 
 def _idx_seeds() -> list[bytes]:
-    from data.made_files import idx_bytes
+    from made_files import idx_bytes
 
     return [idx_bytes(_pixels()[:, 0]), gzip.compress(idx_bytes(_pixels()[:, 0])), idx_bytes(np.arange(6, dtype="u1"))]
 

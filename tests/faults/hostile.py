@@ -19,7 +19,7 @@ import pyarrow as arrow
 from PIL import Image
 from pyarrow import parquet
 
-from data.made_files import idx_bytes, write_cifar10, write_idx, write_svhn
+from made_files import idx_bytes, write_cifar10, write_idx, write_svhn
 
 _ZEROS = 16 << 20
 

@@ -206,7 +206,7 @@ def test_without_scikit_learn_one_sentence_says_what_to_install(monkeypatch: pyt
     def absent(module: str, package: str, purpose: str) -> None:
         raise ValueError(f"{purpose} needs {package}, which is not installed: pip install {package}")
 
-    monkeypatch.setattr(calibrating, "needed", absent)
+    monkeypatch.setattr(calibrating, "import_optional", absent)
     network, examples = random_case()
     assert calibration(network, examples).n == 120
     with pytest.raises(ValueError, match=r"pip install 'widemargin\[sklearn\]'"):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from widemargin import MLP, OPEN, UNIT, Dataset, Linf, MCDropout, Network, Rng, Single, at_input
 from widemargin.measure.eot import Draws, judged
-from widemargin.measure.robustness import Whole
+from widemargin.measure.robustness import InputSpace
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import Attack, Classifier, Noise
 from widemargin.perturb.fmn import FMN
@@ -57,7 +57,7 @@ def test_without_draws_nothing_changes() -> None:
 
 @pytest.mark.parametrize(("own", "draws"), [(5, Draws(8, 64)), (20, Draws(20, 160))])
 def test_drawn_members_are_judged_by_more_and_other_draws(own: int, draws: Draws) -> None:
-    for network in (dropped(own), Whole(dropped(own))):
+    for network in (dropped(own), InputSpace(dropped(own))):
         network(POINTS.points)
         found = judged(network, POINTS)
         assert found.draws == draws

@@ -62,8 +62,8 @@ def test_names_say_what_differs_and_nothing_else() -> None:
     # Steps are part of what a method is: they tell rows of one method apart, and no others.
     assert names(entry("a", run()), entry("b", run(steps=9), method="pgd")) == ["udp", "pgd"]
     assert names(entry("a", run()), entry("b", run(fraction=0.5, rate=0.2))) == [
-        "udp, fraction 1, rate 0.1",
-        "udp, fraction 0.5, rate 0.2",
+        "udp, fraction 1, lr 0.1",
+        "udp, fraction 0.5, lr 0.2",
     ]
 
 

@@ -24,7 +24,7 @@ from widemargin.rng import Rng
 from widemargin.runs.run import EnsembleSpec
 from widemargin.workers import Workers
 from widemargin_studies import estimators, plane
-from widemargin_studies.estimators import STUDY, judged, told
+from widemargin_studies.estimators import STUDY, evaluate, report
 from widemargin_studies.estimators.cells import (
     CORRIDOR,
     DIGITS,
@@ -59,8 +59,8 @@ def tiny() -> estimators.EstimatorStudy:
 
 def test_the_study_trains_judges_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A coarse look at margins is enough here.
-    monkeypatch.setattr(judged, "margins", lambda network, cloud, _: margins(network, cloud, 41, 0))
-    monkeypatch.setattr(judged, "ATTACK", pgd_attack(Linf(0.1), 0.05, 2))
+    monkeypatch.setattr(evaluate, "margins", lambda network, cloud, _: margins(network, cloud, 41, 0))
+    monkeypatch.setattr(evaluate, "ATTACK", pgd_attack(Linf(0.1), 0.05, 2))
     monkeypatch.setattr(plane, "PICTURE_RESOLUTION", 31)
     store, own = Store(tmp_path), tiny()
     # Digits: two measures of one network, two of an ensemble; each point set: one and two.
@@ -113,7 +113,7 @@ def test_wider_is_every_seed_above_every_seed() -> None:
         near: [stored(0.6), stored(0.9)],
         far: [stored(0.61), stored(0.7)],
     }
-    assert told.wider_margins(found) == [far]
+    assert report.wider_margins(found) == [far]
 
 
 def test_better_on_images_is_two_std_with_every_seed() -> None:
@@ -121,10 +121,10 @@ def test_better_on_images_is_two_std_with_every_seed() -> None:
     # A mean of 1/2 with a std of the mean of 0.189: 2.6 of them.
     better, barely = [1.0, 0, 1, 0, 1, 0, 1, 0], [1.0, 0, 0, 0, 0, 0, 0, 1]
     found = {REFERENCE: [stored(loss=zeros)] * 2, row: [stored(loss=better)] * 2}
-    assert told.better_on_images(found, "loss", 1) == [row]
-    assert told.better_on_images(found, "loss", -1) == []
+    assert report.better_on_images(found, "loss", 1) == [row]
+    assert report.better_on_images(found, "loss", -1) == []
     found[row] = [stored(loss=better), stored(loss=barely)]
-    assert told.better_on_images(found, "loss", 1) == []
+    assert report.better_on_images(found, "loss", 1) == []
 
 
 def test_spreads_between_estimators_and_between_measures() -> None:
@@ -137,7 +137,7 @@ def test_spreads_between_estimators_and_between_measures() -> None:
         (LAPLACE, ENTROPY): cell(0.2),
         (LAPLACE, GAP): cell(0.2),
     }
-    between, within = told.spreads(found, "robust")
+    between, within = report.spreads(found, "robust")
     assert between == pytest.approx(0.4 / 2**0.5)
     assert within == pytest.approx((0.02 / 2) ** 0.5)
 
@@ -160,7 +160,7 @@ def test_of_two_classes_entropy_variation_ratio_and_gap_move_points_alike() -> N
 
 def test_turned_digits_are_the_test_digits_without_zeros() -> None:
     tests = ImageSet("digits").draw().test
-    strangers = judged.turned(tests)
+    strangers = evaluate.turned(tests)
     assert 0 not in strangers.labels
     assert len(strangers) == int((tests.labels != 0).sum())
     first = int((tests.labels != 0).nonzero()[0])

@@ -50,7 +50,7 @@ def test_only_small_mlps_of_one_shape_are_stacked() -> None:
 @pytest.mark.parametrize(("descent", "close"), [(SGD(0.05), 1e-9), (Adam(0.01), 1e-4)], ids=repr)
 def test_jointly_trained_members_become_what_each_becomes_alone(descent: SGD | Adam, close: float) -> None:
     cloud = LMS5(count=24).draw()
-    cloud = replace(cloud, points=cloud.points.double())
+    cloud = replace(cloud, stored=cloud.points.double())
     alone, together = members(3, 2, 6, 2), members(3, 2, 6, 2)
     list(train(Ensemble(together), cloud, standard(), Plan(Updates(15), jointly(descent, 3), 8)))
     for one, other in zip(alone, together, strict=True):

@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-from jaxtyping import Shaped
 from torch import Tensor
 
 from widemargin.data.checks import UNLABELLED, check_features, check_known_labels, check_label_type, check_points
 from widemargin.shapes import Labels, PerSample, Points
 
 ClassName = str | int | float
-Stored = Shaped[Tensor, "B *F"]
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,9 @@ class Dataset:
     `udp_consistency` to train on; nothing can be measured on them.
     """
 
-    stored: Stored
-    labels: Labels
+    # Plain tensors here, so that wrong ones get the sentences of the checks below.
+    stored: Tensor
+    labels: Tensor
     names: tuple[ClassName, ...] = ()
     """What class k is called where the data comes from; 0, 1, ... by default."""
     origin: Origin = IN_MEMORY

@@ -23,8 +23,9 @@ from widemargin.measure.robustness import InputSpace
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.run import AtInput, Trial
 from widemargin.runs.serialize import read_description
-from widemargin.runs.user_network import AsLogits, UserNetwork
+from widemargin.runs.user_network import UserNetwork
 from widemargin.shapes import Points
+from widemargin.uncertainty.as_logits import AsLogits
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.single import Single

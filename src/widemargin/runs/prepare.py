@@ -11,7 +11,6 @@ from torch import nn
 
 from widemargin.runs.serialize import plain
 from widemargin.data.batches import updates_per_epoch
-from widemargin.data.checks import UNLABELLED
 from widemargin.data.dataset import IN_MEMORY, Dataset, Examples, Splits
 from widemargin.method import Method
 from widemargin.networks.lenet import LeNet
@@ -80,11 +79,8 @@ def usable(train: Examples, method: Method, plan: Plan) -> tuple[Examples, str]:
     if not train.partly or (method.takes_unlabelled and not plan.mixed):
         return train, ""
     if not isinstance(train, Dataset) or train.origin is IN_MEMORY:
-        # Of tensors: -1 may as well be a class of two, -1 and 1.
-        raise ValueError(
-            f"labels must be in 0..{len(train.labels.unique()) - 1} or so, got {UNLABELLED}, which means no label and is "
-            "for vat and udp_consistency without mixed batches: number the classes from 0, or leave those rows out"
-        )
+        # Of tensors the training refuses them: -1 may as well be meant as a class, beside 1.
+        return train, ""
     labelled = train.labelled()
     return labelled, (
         f"{len(train) - len(labelled):,} of {len(train):,} training rows have no label and are left out: vat and "

@@ -1,4 +1,4 @@
-"""How does a network of the user's own file become part of a run?"""
+"""A network that a Python file of the user's makes, as part of a run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
 
-from torch import Generator, Tensor, fx, nn
+from torch import Generator, nn
 from torch.nn.parameter import is_lazy
 
-from widemargin.io.graph import filled_up
 from widemargin.rng import Rng
 
 
@@ -72,35 +70,6 @@ class UserNetwork:
             names = ", ".join(name for name in vars(module) if not name.startswith("_"))
             raise ValueError(f"{self.path} must have a class or function {self.name}, got {names}")
         return getattr(module, self.name)  # type: ignore[no-any-return]
-
-
-@final
-class AsLogits(nn.Module):
-    """A network of others, asked for logits: what it is given is a copy, for it may overwrite it.
-
-    It may return them as `.logits` of an object, or as the only entry of a tuple.
-    """
-
-    def __init__(self, network: nn.Module, name: str) -> None:
-        super().__init__()
-        self.network = network
-        self.name = name
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        if isinstance(inputs, Tensor) and not len(inputs):
-            # Networks that ask for `view(len(x), -1)` cannot tell the sizes of nothing.
-            return self.forward(filled_up(inputs, 1))[:0]
-        answer: Any = self.network(inputs.clone())
-        # Whoever traces it gives and takes no tensors.
-        if isinstance(answer, Tensor | fx.Proxy):
-            return answer  # type: ignore[return-value]
-        found = answer[0] if isinstance(answer, tuple | list) and len(answer) == 1 else getattr(answer, "logits", None)
-        if not isinstance(found, Tensor):
-            raise ValueError(
-                f"{self.name} must return logits as one tensor, got a {type(answer).__name__}: let its forward return "
-                "the logits alone"
-            )
-        return found
 
 
 def _digest(path: Path) -> str:
