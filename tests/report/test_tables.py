@@ -64,7 +64,7 @@ def test_markdown_is_bold_and_has_as_many_cells_as_columns() -> None:
 
 def test_terminal_is_bold() -> None:
     out = io.StringIO()
-    rich.console.Console(file=out, width=200, force_terminal=True, color_system="standard").print(table().rich())
+    table().print(rich.console.Console(file=out, width=200, force_terminal=True, color_system="standard"))
     assert re.search(r"\x1b\[1m0\.83 ± 0\.05", out.getvalue())
     assert "\x1b[1m0.9" not in out.getvalue()
 

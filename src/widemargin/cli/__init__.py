@@ -6,18 +6,22 @@ from __future__ import annotations
 
 import os
 import sys
-from concurrent.futures.process import BrokenProcessPool
-from typing import Annotated, NoReturn
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout
+from typing import Annotated, Any, NoReturn, Union
 
 import tyro
 from rich.console import Console
 from tyro.conf import subcommand
 
+from widemargin.cli.help_text import WrappedHelp
+from widemargin.cli.spelling import Verbs, check_words, option_of
 from widemargin.cli.verbs.audit import Audit
 from widemargin.cli.verbs.calibrate import Calibrate
 from widemargin.cli.verbs.compare import Compare
+from widemargin.cli.verbs.numbers import NotANumber
 from widemargin.cli.verbs.runs import Export, Resume, Runs
-from widemargin.cli.verbs.study import Demo, Study, Version
+from widemargin.cli.verbs.study import Demo, Study, StudyList, StudyReport, StudyRun, Version
 from widemargin.cli.verbs.sweep import Sweep
 from widemargin.cli.verbs.train import Train
 from widemargin.cli.verbs.zoo import Zoo
@@ -25,32 +29,29 @@ from widemargin.cli.verbs.zoo import Zoo
 # Before torch is imported: threads that wait for others would spin, and two busy processes slow each other twentyfold.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-Verb = (
-    Annotated[Demo, subcommand("demo")]
-    | Annotated[Train, subcommand("train")]
-    | Annotated[Sweep, subcommand("sweep")]
-    | Annotated[Resume, subcommand("resume")]
-    | Annotated[Runs, subcommand("runs")]
-    | Annotated[Audit, subcommand("audit")]
-    | Annotated[Calibrate, subcommand("calibrate")]
-    | Annotated[Compare, subcommand("compare")]
-    | Annotated[Export, subcommand("export")]
-    | Annotated[Zoo, subcommand("zoo")]
-    | Annotated[Study, subcommand("study")]
-    | Annotated[Version, subcommand("version")]
-)
+VERBS: Verbs = {
+    "demo": Demo,
+    "train": Train,
+    "sweep": Sweep,
+    "resume": Resume,
+    "runs": Runs,
+    "audit": Audit,
+    "calibrate": Calibrate,
+    "compare": Compare,
+    "export": Export,
+    "zoo": Zoo,
+    "study": {"list": StudyList, "run": StudyRun, "report": StudyReport},
+    "version": Version,
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    verb: Verb = tyro.cli(
-        Verb,
-        prog="widemargin",
-        description="Train classifiers that keep a wide margin, and measure how wide it is.",
-        args=arguments,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
-    )
+    words = sys.argv[1:] if arguments is None else arguments
+    verb = _read(["version"] if words == ["--version"] else words)
+    # What a program reads is alone on standard output.
+    console = Console(stderr=getattr(verb, "json", False))
     try:
-        verb(Console())
+        verb(console)
     except ValueError as error:
         _refuse(str(error))
     except OSError as error:
@@ -63,25 +64,54 @@ def main(arguments: list[str] | None = None) -> None:
     except RecursionError:
         _refuse("something here is nested too deeply to be read: it is damaged, or none of ours")
     except RuntimeError as error:
+        kind = type(error).__name__
+        # By name, since importing it takes a tenth of a second.
+        if kind == "BrokenProcessPool":
+            print(f"widemargin: {_KILLED}", file=sys.stderr)
+            sys.exit(1)
         # So torch says it, of a processor's memory and of a GPU's.
-        if "allocate memory" not in str(error) and type(error).__name__ != "OutOfMemoryError":
+        if "allocate memory" not in str(error) and kind != "OutOfMemoryError":
             raise
         _refuse(_TOO_LARGE)
-    except BrokenProcessPool:
-        print(
-            "widemargin: a worker process was killed, maybe for want of memory; run the same command to go on, or take "
-            "fewer --workers",
-            file=sys.stderr,
-        )
-        sys.exit(1)
     except KeyboardInterrupt:
         print("widemargin: stopped; what was saved is kept, and the same command goes on from there", file=sys.stderr)
         sys.exit(130)
 
 
+def _read(words: Sequence[str]) -> Callable[[Console], None]:
+    """The verb that the words mean, or an end with help or with what is wrong."""
+    try:
+        check_words(words, VERBS)
+        return _parsed(words)
+    except ValueError as error:
+        _refuse(str(error))
+    except NotANumber as error:
+        _refuse(f"{option_of(str(error), words)} must be a number such as .03 or 8/255, got {error}")
+
+
+def _parsed(words: Sequence[str]) -> Callable[[Console], None]:
+    kinds: dict[str, Any] = {**VERBS, "study": Study}
+    verbs: Any = Union[tuple(Annotated[kind, subcommand(name)] for name, kind in kinds.items())]  # noqa: UP007
+    # A script for a shell's completion is no text to wrap.
+    is_script = any(word.startswith("--tyro-") for word in words)
+    with nullcontext() if is_script else redirect_stdout(WrappedHelp()):
+        verb: Callable[[Console], None] = tyro.cli(
+            verbs,
+            prog="widemargin",
+            description="Train classifiers that keep a wide margin, and measure how wide it is.",
+            args=words,
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
+        )
+    return verb
+
+
 _TOO_LARGE = (
     "this computer has not enough memory for that: take a smaller network (--capacity, --width, --members) or smaller "
     "batches (--batch); what was saved before is kept"
+)
+
+_KILLED = (
+    "a worker process was killed, maybe for want of memory; run the same command to go on, or take fewer --workers"
 )
 
 

@@ -16,7 +16,7 @@ from widemargin.auditing.result import AuditConfig
 from widemargin.auditing.runner import AuditTarget, audit
 from widemargin.auditing.shares import Shares, patient
 from widemargin.cli.choice import ball_named, check_seed
-from widemargin.cli.display import say
+from widemargin.cli.display import print_json, say
 from widemargin.cli.inputs import (
     answers,
     check_as_trained,
@@ -60,7 +60,7 @@ def audit_model(words: Audit, console: rich.console.Console) -> None:
         question = _question(balls, min(words.points, len(drawn.test)), words.seed, processes.count)
         found = _watched(subject, question, out / "audit", budget, console, processes)
     if found is not None:
-        _tell(found, out, console)
+        _write(found, out, words.json, console)
 
 
 def _box_said(words: tuple[str, ...] | None) -> Box | None:
@@ -151,9 +151,12 @@ def _is_free(folder: Path, called: str, digest: str) -> bool:
     return True
 
 
-def _tell(found: Audited, out: Path, console: rich.console.Console) -> None:
+def _write(found: Audited, out: Path, json: bool, console: rich.console.Console) -> None:
     report = page(found)
-    report.print(console)
+    if json:
+        print_json(found.summary())
+    else:
+        report.print(console)
     # Norms are kept side by side.
     norm = "" if found.norm == "linf" else f"-{found.norm}"
     names = (f"audit{norm}.json", f"points{norm}.json", f"audit{norm}.html")

@@ -8,7 +8,7 @@ import rich.console
 from tyro.conf import arg
 
 from widemargin.cli.choice import check_seed
-from widemargin.cli.display import say
+from widemargin.cli.display import print_json, say
 from widemargin.cli.inputs import (
     answers,
     check_as_trained,
@@ -61,7 +61,7 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
     usual = folder_for(words.out, place, "calibrations", words.weights)
     out = made(usual / f"on-{called}" if words.out is None and foreign(data, drawn, model, place) else usual)
     found = uncertainty_report(model.network, tests.to(words.device), outside)
-    _tell(Calibrated(model.name, model.digest, called, found, tuple(notes)), out, console)
+    _write(Calibrated(model.name, model.digest, called, found, tuple(notes)), out, words.json, console)
 
 
 def _shape(examples: Dataset) -> str:
@@ -69,9 +69,12 @@ def _shape(examples: Dataset) -> str:
     return f"{height} x {width}{' in colour' if channels == 3 else ''}"
 
 
-def _tell(found: Calibrated, out: Path, console: rich.console.Console) -> None:
+def _write(found: Calibrated, out: Path, json: bool, console: rich.console.Console) -> None:
     report = page(found)
-    report.print(console)
+    if json:
+        print_json(found.summary())
+    else:
+        report.print(console)
     write_json(out / "calibration.json", found.summary())
     write_whole(out / "calibration.html", report.html().encode())
     for name in ("calibration.json", "calibration.html"):

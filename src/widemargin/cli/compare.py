@@ -9,7 +9,8 @@ from typing import Any
 
 import rich.console
 
-from widemargin.cli.display import say
+from widemargin.cli.display import print_json, say
+from widemargin.cli.validation import validation_attack
 from widemargin.cli.verbs.compare import Compare
 from widemargin.files import Damaged, read_json, write_whole
 from widemargin.report.comparison import Attack, Entry, Measured, compare
@@ -38,9 +39,11 @@ def compare_runs(words: Compare, console: rich.console.Console) -> None:
         write_whole(words.to, _WRITERS[words.to.suffix](tables).encode())
         say(console, str(words.to))
         return
+    if words.json:
+        print_json({"tables": [table.to_dict() for table in tables]})
+        return
     for table in tables:
-        # A file or a pipe has no width; only a terminal has.
-        console.print(table.rich(), width=None if console.is_terminal else 1000)
+        table.print(console)
 
 
 def _compared(folders: Sequence[RunFolder]) -> list[Table]:
@@ -96,7 +99,7 @@ def _entry(folder: RunFolder) -> Entry:
         run, data = dict(content["run"] if "run" in content else content["fitted"]), dict(content["data"])
         rows = data["rows"]
         n = int(rows[-1] if isinstance(rows, list) else rows)
-        attack = _validation_attack(run.get("Trial", run), n)
+        attack = _validation(run, n)
         robust = {attack: float(figures["robust"])} if attack is not None and "robust" in figures else {}
         tested = Measured(float(figures["clean"]), n, robust)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as problem:
@@ -104,17 +107,11 @@ def _entry(folder: RunFolder) -> Entry:
     return Entry(str(folder.path), str(content.get("title") or ""), run, data, tested, _audit(folder))
 
 
-def _validation_attack(run: Mapping[str, Any], n: int) -> Attack | None:
-    attack = run["validation"]["Validation"]["attack"]
-    if attack is None:
-        return None
-    if "Search" not in attack:
-        return Attack("own", 0.0, n, (str(attack),))
-    ((norm, ball),) = attack["Search"]["ball"].items()
-    ascent = attack["Search"]["ascent"]["Ascent"]
-    ((_, steps),), ((_, step),) = ascent["steps"].items(), ascent["step"].items()
-    led = f"{steps.get('most')} steps of {step.get('size', step)}"
-    return Attack(f"PGD {str(norm).lower()}", float(ball["radius"]), n, (led,))
+def _validation(run: Mapping[str, Any], n: int) -> Attack | None:
+    attack = validation_attack(run)
+    if attack is None or isinstance(attack, str):
+        return None if attack is None else Attack("own", 0.0, n, (attack,))
+    return Attack(f"{attack.name} {attack.norm}", attack.eps, n, (f"{attack.steps} steps of {attack.alpha:g}",))
 
 
 def _audit(folder: RunFolder) -> Measured | None:

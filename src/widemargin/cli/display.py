@@ -1,13 +1,17 @@
-"""What does somebody see who waits?"""
+"""Lines, progress bars and JSON on the terminal, and the same for TensorBoard."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from widemargin.cli.validation import ValidationAttack, figures_text
 from widemargin.data.optional import import_optional
 from widemargin.runs.folder import Line
 from widemargin.training.loop import Record
@@ -16,6 +20,11 @@ from widemargin.training.loop import Record
 def say(console: Console, line: str) -> None:
     """As it is: what users name their folders is no markup, and no line is broken."""
     console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
+def print_json(content: Mapping[str, Any]) -> None:
+    """On standard output, whatever else is said elsewhere."""
+    print(json.dumps(content, indent=2, allow_nan=False, default=str))
 
 
 class _Rate(ProgressColumn):
@@ -27,8 +36,9 @@ class _Rate(ProgressColumn):
 class Display:
     """A bar with the loss, the rate and the time left; a line for every validation."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, attack: ValidationAttack | str | None = None) -> None:
         self.console = console
+        self.attack = attack
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
         # The rate of the last minute or so: a search takes longer as a network gets better.
         self.bar = Progress(*columns, console=console, disable=not console.is_terminal, speed_estimate_period=60)
@@ -44,7 +54,7 @@ class Display:
         self.bar.update(self.task, completed=record.update, description=f"loss {record.loss:.4f}")
 
     def validated(self, line: Line) -> None:
-        say(self.console, f"epoch {line['epoch']}: {told(line)}")
+        say(self.console, f"epoch {line['epoch']}: {figures_text(line, self.attack)}")
 
     def end(self) -> None:
         self.bar.stop()
@@ -73,8 +83,3 @@ class Board:
 
     def end(self) -> None:
         self.writer.close()
-
-
-def told(figures: Line) -> str:
-    names = {"clean": "clean", "robust": "robust"}
-    return ", ".join(f"{said} {100 * figures[name]:.2f} %" for name, said in names.items() if name in figures)

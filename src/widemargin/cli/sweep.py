@@ -10,8 +10,10 @@ from pathlib import Path
 import rich.console
 
 from widemargin.cli.choice import Choice, chosen
-from widemargin.cli.display import Display, say, told
+from widemargin.cli.display import Display, print_json, say
 from widemargin.cli.train import choice_of, device_of
+from widemargin.cli.validation import ValidationAttack, figures_text, validation_attack
+from widemargin.cli.verbs.numbers import number
 from widemargin.cli.verbs.sweep import SEARCHED, Sweep
 from widemargin.data.optional import import_optional
 from widemargin.report.sweep_page import Swept, page
@@ -31,23 +33,29 @@ def sweep(words: Sweep, console: rich.console.Console) -> None:
     # A wrong word must not wait for a database, nor leave one.
     first = asked.task({name: within.rounded(within.low) for name, within in asked.ranges.items()})
     assert first.validation is not None
-    console.print(f"Judge of all trials, never searched: {asked.judge}", style="bold", highlight=False)
+    attack = validation_attack(first.description["run"])
+    judge = f"accuracy on the validation part under {attack}"
+    console.print(f"Judge of all trials, never searched: {judge}", style="bold", highlight=False)
     storage = optuna_sweep.Storage(words.storage or f"sqlite:///{words.out}/sweep.db", asked.name)
     warmup = first.plan.updates(len(first.train)) // 4
     study = optuna_sweep.opened(storage, words.out, first.description["data"], words.seed, warmup)
-    search = optuna_sweep.Sweep(study, asked.ranges, words.trials, asked.task, words.out, _Told(console, words.trials))
+    watcher = _Lines(console, words.trials, attack)
+    search = optuna_sweep.Sweep(study, asked.ranges, words.trials, asked.task, words.out, watcher)
     search.go()
     trials = search.trials()
     best = best_first(trials)[:1]
     figures = search.tested(best[0]) if best else None
-    swept = Swept(first.description["title"], asked.judge, asked.ranges, trials, len(first.validation), figures)
+    swept = Swept(first.description["title"], judge, asked.ranges, trials, len(first.validation), figures)
     report = page(swept)
-    report.print(console)
+    if words.json:
+        print_json(swept.summary())
+    else:
+        report.print(console)
     for path in report.write(words.out):
         say(console, f"  {path}")
     for trial in best:
         folder = search.folder(trial.number).path
-        for line in _next(asked.choice(trial.parameters), folder, words.judge_eps):
+        for line in _next(asked.choice(trial.parameters), folder, attack):
             say(console, line)
 
 
@@ -83,10 +91,6 @@ class _Words:
         """Follows from all that decides what is searched: a changed command is another sweep."""
         return f"sweep-{key_of(self.fixed, sorted(self.ranges.items()))}"
 
-    @property
-    def judge(self) -> str:
-        return f"accuracy on the validation part under PGD with 10 steps, --judge-eps {self.fixed.validate_eps:g}"
-
     def choice(self, parameters: Mapping[str, float]) -> Choice:
         return replace(self.fixed, **dict(parameters))  # type: ignore[arg-type]
 
@@ -96,11 +100,12 @@ class _Words:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Lines:
     """A line for every trial that begins and ends, and a bar for the one that runs."""
 
     console: rich.console.Console
     count: int
+    attack: ValidationAttack | str | None
 
     def begin(self, number: int, parameters: Mapping[str, float]) -> Sequence[Observer]:
         said = ", ".join(f"{name} {value:g}" for name, value in parameters.items())
@@ -109,7 +114,7 @@ class _Told:
 
     def end(self, trial: SweepTrial) -> None:
         figures = {"robust": trial.robust, "clean": trial.clean}
-        said = told({name: share for name, share in figures.items() if share is not None})
+        said = figures_text({name: share for name, share in figures.items() if share is not None}, self.attack)
         self.console.print(f"trial {trial.number}: {trial.state}{', ' if said else ''}{said}", highlight=False)
 
     def waiting(self, running: int) -> None:
@@ -141,21 +146,22 @@ def _understood(name: str, words: str | None) -> Range | float | int | None:
     whole = name == "steps"
     try:
         if not more:
-            return int(low) if whole else float(low)
+            return int(low) if whole else number(low)
         high, *scale = more
         if scale not in ([], ["log"]):
             raise ValueError("after LOW:HIGH only :log may come")
-        return Range(float(low), float(high), bool(scale), whole)
+        return Range(number(low), number(high), bool(scale), whole)
     except ValueError as problem:
         raise ValueError(
             f"--{name} must be a {'whole ' if whole else ''}number, LOW:HIGH or LOW:HIGH:log, got {words} ({problem})"
         ) from None
 
 
-def _next(choice: Choice, folder: Path, eps: float) -> list[str]:
+def _next(choice: Choice, folder: Path, attack: ValidationAttack | str | None) -> list[str]:
+    assert isinstance(attack, ValidationAttack)
     again = replace(choice, seed=choice.seed + 1)
     return [
-        f"Next: widemargin audit {shlex.quote(str(folder))} --eps {eps:g}",
+        f"Next: widemargin audit {shlex.quote(str(folder))} {attack.options}",
         f"and with another seed: widemargin train {shlex.join(words_of(again))}",
     ]
 

@@ -1,4 +1,4 @@
-"""What is to be trained, in words of the command line?"""
+"""`widemargin train`: the words become a run, which is trained in its folder."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import rich.console
 import torch
 
 from widemargin.cli.choice import Choice, chosen
-from widemargin.cli.display import Board, Display, say, told
+from widemargin.cli.display import Board, Display, say
 from widemargin.cli.stopping import Asked, listening, seconds
+from widemargin.cli.validation import ValidationAttack, figures_text, validation_attack
 from widemargin.cli.verbs.train import RunWords, Train
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import PreparedRun, prepare
@@ -65,7 +66,8 @@ def _lead(
     processes: Processes,
     wish: Asked,
 ) -> Outcome:
-    watchers: list[Observer] = [Display(console)]
+    attack = validation_attack(task.description["run"])
+    watchers: list[Observer] = [Display(console, attack)]
     if tensorboard:
         watchers.append(Board(folder.path / "tensorboard"))
     say(console, f"{task.description['title'] or 'a run'}, in {folder.path}")
@@ -75,7 +77,8 @@ def _lead(
         say(console, task.left_out or used)
     outcome = run_training(task, folder, watchers, processes=processes, until=wish)
     if outcome.figures:
-        say(console, f"test: {told(outcome.figures)}")
+        say(console, f"test: {figures_text(outcome.figures, attack)}")
     if outcome.finished:
-        say(console, f"Next: widemargin export {shlex.quote(str(folder.path))} --to model.safetensors")
+        ball = attack.options if isinstance(attack, ValidationAttack) else "--eps RADIUS"
+        say(console, f"Next: widemargin audit {shlex.quote(str(folder.path))} {ball}")
     return outcome

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import rich.console
 
+from widemargin.cli.display import print_json, say
 from widemargin.cli.verbs.zoo import Zoo
 from widemargin.io.zoo import PREFIX, Card, cards, columns, zoo_run
 from widemargin.report.tables import Table
 
 
 def show_zoo(words: Zoo, console: rich.console.Console) -> None:
-    found = cards()
-    if words.name is None:
-        console.print(table(found).rich(), width=None if console.is_terminal else 1000)
-        return
-    zoo_run(words.name.removeprefix(PREFIX))
-    (card,) = [card for card in found if card.name == words.name.removeprefix(PREFIX)]
-    console.print(described(card), highlight=False, markup=False, soft_wrap=True)
+    shown = cards()
+    if words.name is not None:
+        name = words.name.removeprefix(PREFIX)
+        zoo_run(name)
+        shown = tuple(card for card in shown if card.name == name)
+    if words.json:
+        print_json({"networks": [asdict(card) for card in shown]})
+    elif words.name is None:
+        table(shown).print(console)
+    else:
+        say(console, described(shown[0]))
 
 
-def table(found: Sequence[Card]) -> Table:
-    measured = columns(found)
-    rows = [(card.name, card.method, str(card.epochs), *_figures(card, measured)) for card in found]
+def table(shown: Sequence[Card]) -> Table:
+    measured = columns(shown)
+    rows = [(card.name, card.method, str(card.epochs), *_figures(card, measured)) for card in shown]
     note = "In percent of test points; `widemargin zoo NAME` has the rest."
     return Table("Trained networks", ("name", "method", "epochs", *measured), tuple(rows), note)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from widemargin.report.tables import Table, mean_std
+from widemargin.report.tables import Table, mean_std, radius_text
 
 Settings = dict[str, Any]
 """A run's description, flat: `method.perturb.ball` is "Linf", `method.perturb.ball.radius` 0.2."""
@@ -31,7 +31,7 @@ class Attack:
 
     @property
     def ball(self) -> str:
-        return f"{self.norm} {self.eps:g}"
+        return f"{self.norm} {radius_text(self.eps)}"
 
 
 @dataclass(frozen=True)

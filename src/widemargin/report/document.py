@@ -88,7 +88,7 @@ class Report:
         # Brackets are there to be read, not to set the style.
         console.print(f"\n[bold]{markup.escape(self.title)}[/bold]\n{markup.escape(self.summary)}", highlight=False)
         for table in self.tables:
-            console.print(table.rich())
+            table.print(console)
         for verdict in self.verdicts:
             colour = _COLOURS[verdict.tone]
             text = markup.escape(f"{verdict.claim}\n  {verdict.evidence}")

@@ -18,7 +18,12 @@ def keep(report: Report, name: str, folder: Path) -> Path:
     """What a study's report says, what it ran on, and the commands that repeat it; figures are not kept."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
-    content = {
+    write_json(path, to_dict(report, name))
+    return path
+
+
+def to_dict(report: Report, name: str) -> dict[str, Any]:
+    return {
         "study": name,
         "commands": [f"widemargin study run {name}", f"widemargin study report {name}"],
         "hardware": report.facts.get("hardware", hardware()),
@@ -28,10 +33,8 @@ def keep(report: Report, name: str, folder: Path) -> Path:
         "summary": report.summary,
         "settings": report.settings,
         "verdicts": [{"claim": v.claim, "word": v.word, "evidence": v.evidence} for v in report.verdicts],
-        "tables": [_plain(table) for table in report.tables],
+        "tables": [table.to_dict() for table in report.tables],
     }
-    write_json(path, content)
-    return path
 
 
 def section(name: str, folder: Path) -> str:
@@ -94,16 +97,6 @@ def _processor() -> str:
     lines = known.read_text().splitlines() if known.is_file() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return models[0] if models else platform.machine()
-
-
-def _plain(table: Table) -> dict[str, Any]:
-    return {
-        "title": table.title,
-        "columns": list(table.columns),
-        "rows": [list(row) for row in table.rows],
-        "note": table.note,
-        "bold": sorted(map(list, table.bold)),
-    }
 
 
 def _table(content: Mapping[str, Any]) -> Table:

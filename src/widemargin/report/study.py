@@ -1,16 +1,14 @@
-"""What is a study?  Work that fills a store, and a report that reads it."""
+"""A study: work that fills a store, and a report that reads it."""
 
 from __future__ import annotations
 
 import difflib
-from importlib.metadata import EntryPoint, entry_points
 from typing import NamedTuple, Protocol, cast, runtime_checkable
 
+from widemargin.report.contents import studies
 from widemargin.report.document import Report
 from widemargin.report.store import Store
 from widemargin.workers import Workers
-
-GROUP = "widemargin.studies"
 
 
 class Left(NamedTuple):
@@ -43,20 +41,16 @@ class Study(Protocol):
 
 
 def names() -> list[str]:
-    return sorted(_found())
+    return list(studies())
 
 
 def load(name: str) -> Study:
-    found = _found()
-    if name not in found:
-        close = difflib.get_close_matches(name, found, n=3, cutoff=0.3)
+    known = studies()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
         hint = f"did you mean {' or '.join(close)}?" if close else "`widemargin study list` shows all."
         raise ValueError(f"there is no study named {name!r}: {hint}")
-    return cast(Study, found[name].load())
-
-
-def _found() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    return cast(Study, known[name].load())
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -28,6 +28,18 @@ class Swept:
     """How many validation examples judged them."""
     tested: Mapping[str, Any] | None
     """Accuracies of the chosen trial on the test part; None if it was trained on another computer."""
+
+    def summary(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "title": self.title,
+            "judge": self.judge,
+            "searched": {name: asdict(within) for name, within in self.ranges.items()},
+            "trials": [asdict(trial) for trial in self.trials],
+            "chosen": next((trial.number for trial in best_first(self.trials)), None),
+            "validated": self.validated,
+            "test": None if self.tested is None else dict(self.tested),
+        }
 
 
 def page(swept: Swept) -> Report:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
+from typing import Any
 
 import numpy as np
+import rich.console
 import rich.table
+from rich.cells import cell_len
 from rich.text import Text
 
 # Brackets and stars too: LaTeX would take one that begins a row for an argument of the line break before it.
@@ -26,6 +31,9 @@ _LATEX = str.maketrans(
         **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     }
 )
+_NUMBER = re.compile(r"[-+<±]?\.?\d")
+_EDGE = 3
+"""A line and two blanks beside every cell."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +51,70 @@ class Table:
         outside = [(i, j) for i, j in self.bold if not (0 <= i < len(self.rows) and 0 <= j < len(self.columns))]
         assert not outside, f"bold must name cells of the table, got {outside[0]}"
 
-    def rich(self) -> rich.table.Table:
+    def print(self, console: rich.console.Console) -> None:
+        # A file or a pipe has no width, unless one is asked for; a terminal has.
+        width = console.width if console.is_terminal or "COLUMNS" in os.environ else 1_000
+        for part in self.parts(width):
+            console.print(part.rich(width), width=width)
+
+    def parts(self, width: int) -> list[Table]:
+        """Groups of columns to print below each other, so that no number is cut; each begins with the first column."""
+        first, *others = (_EDGE + self._least(i) for i in range(len(self.columns)))
+        groups, room = [[0]], width - 1 - first
+        for i, needed in enumerate(others, 1):
+            if needed > room and len(groups[-1]) > 1:
+                groups, room = [*groups, [0]], width - 1 - first
+            groups[-1].append(i)
+            room -= needed
+        return [
+            replace(
+                self,
+                title=self.title if group is groups[0] else "",
+                columns=tuple(self.columns[i] for i in group),
+                rows=tuple(tuple(row[i] for i in group) for row in self.rows),
+                note=self.note if group is groups[-1] else "",
+                bold=frozenset((row, group.index(i)) for row, i in self.bold if i in group),
+            )
+            for group in groups
+        ]
+
+    def rich(self, width: int = 1_000) -> rich.table.Table:
         title, note = Text(self.title), Text(self.note)
-        table = rich.table.Table(title=title, caption=note or None, title_justify="left", caption_justify="left")
-        for i, column in enumerate(self.columns):
-            table.add_column(Text(column), justify="left" if i == 0 else "right")
+        table = rich.table.Table(
+            title=title or None, caption=note or None, title_justify="left", caption_justify="left"
+        )
+        for i, (column, wide) in enumerate(zip(self.columns, self._widths(width), strict=True)):
+            table.add_column(Text(column), justify="left" if i == 0 else "right", width=wide)
         for i, row in enumerate(self.rows):
             table.add_row(*(Text(cell, "bold" if (i, j) in self.bold else "") for j, cell in enumerate(row)))
         return table
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "title": self.title,
+            "columns": list(self.columns),
+            "rows": [list(row) for row in self.rows],
+            "note": self.note,
+            "bold": sorted(map(list, self.bold)),
+        }
+
+    def _least(self, column: int) -> int:
+        """Characters that a column needs at least: text may be broken between words, a number with its unit not."""
+        cells = [row[column] for row in self.rows]
+        pieces = [piece for cell in cells for piece in ([cell] if _NUMBER.match(cell) else cell.split())]
+        return max(map(cell_len, [*pieces, *self.columns[column].split(), ""]))
+
+    def _widths(self, width: int) -> list[int]:
+        """As wide as the contents if there is room; those that want little get it before those that want much."""
+        widths = [self._least(i) for i in range(len(self.columns))]
+        wanted = [max(map(cell_len, column)) for column in zip(self.columns, *self.rows, strict=True)]
+        room = width - 1 - sum(widths) - _EDGE * len(widths)
+        for i in sorted(range(len(widths)), key=wanted.__getitem__):
+            more = max(0, min(room, wanted[i] - widths[i]))
+            widths[i] += more
+            room -= more
+        return widths
 
     def markdown(self) -> str:
         line = "| " + " | ".join(map(_piped, self.columns)) + " |"
@@ -90,6 +154,12 @@ def _piped(cell: str) -> str:
 
 def _tex(text: str) -> str:
     return text.translate(_LATEX)
+
+
+def radius_text(radius: float) -> str:
+    """0.1, or 8/255 where that is what was meant."""
+    short, steps = f"{radius:g}", round(radius * 255)
+    return f"{steps}/255" if float(short) != radius and steps / 255 == radius else short
 
 
 def mean_std(values: Sequence[float], digits: int = 2) -> str:

@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 from rich.console import Console
 from tyro.conf import Positional, arg
 
+from widemargin.cli.verbs.numbers import Number
+
 _OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
 
 
@@ -22,7 +24,7 @@ class Audit:
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]
     """A run's folder or its name in runs/, a model.pt2 or model.onnx, or my_file.py:MyNet, which runs that file."""
-    eps: Annotated[tuple[float, ...], arg(metavar="FLOAT")]
+    eps: Annotated[tuple[Number, ...], arg(metavar="NUMBER...")]
     """Radii, one or more."""
     norm: Literal["linf", "l2", "l1"] = "linf"
     """Of the balls."""
@@ -49,6 +51,8 @@ class Audit:
     of the audit there, one inside]"""
     device: str = "cpu"
     """cpu or cuda."""
+    json: Annotated[bool, arg(help_behavior_hint="")] = False
+    """Print JSON instead of tables; docs/command-line.md has the keys."""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.audit import audit_model

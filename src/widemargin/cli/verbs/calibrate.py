@@ -41,6 +41,8 @@ class Calibrate:
     """Folder for the results.  [the run's own; for other models calibrations/ and the model's path]"""
     device: str = "cpu"
     """cpu or cuda."""
+    json: Annotated[bool, arg(help_behavior_hint="")] = False
+    """Print JSON instead of tables; docs/command-line.md has the keys."""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.calibrate import calibrate

@@ -20,6 +20,8 @@ class Compare:
     """Their folders, or folders of such folders."""
     to: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """table.md, table.tex or table.html; without it the table is printed."""
+    json: Annotated[bool, arg(help_behavior_hint="")] = False
+    """Print JSON instead of tables; docs/command-line.md has the keys."""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.compare import compare_runs

@@ -40,6 +40,8 @@ class Runs:
 
     folder: Annotated[Positional[Path], arg(metavar="FOLDER")] = Path("runs")
     """Where they are."""
+    json: Annotated[bool, arg(help_behavior_hint="")] = False
+    """Print JSON instead of tables; docs/command-line.md has the keys."""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.runs import list_runs

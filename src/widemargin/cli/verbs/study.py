@@ -26,6 +26,8 @@ class Demo:
     """Folder for the page and the figure."""
     workers: int = os.cpu_count() or 1
     """How many processes train side by side."""
+    json: Annotated[bool, arg(help_behavior_hint="")] = False
+    """Print JSON instead of tables; docs/command-line.md has the keys."""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.study import demo
@@ -35,13 +37,17 @@ class Demo:
 
 @dataclass(frozen=True)
 class StudyList:
-    """Show every study, what of it is done, and about how long the rest takes."""
+    """Show every study and about how long it takes; with --left also what of it is done."""
 
+    left: Annotated[bool, arg(help_behavior_hint="")] = False
+    """Say what is done, and time what is left on this computer: takes some seconds."""
     runs: Path = Path("runs")
-    """Folder of stored results."""
+    """Folder of stored results, for --left."""
+    json: Annotated[bool, arg(help_behavior_hint="")] = False
+    """Print JSON instead of tables; docs/command-line.md has the keys."""
 
     def __call__(self, console: Console) -> None:
-        from widemargin.cli.study import list_studies
+        from widemargin.cli.study_list import list_studies
 
         list_studies(self, console)
 
@@ -83,6 +89,8 @@ class StudyReport:
     """Folder for the report; each study gets its own inside."""
     keep: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
     """Folder for verdicts and tables as one small JSON file, NAME.json, from which pages can be made.  [none]"""
+    json: Annotated[bool, arg(help_behavior_hint="")] = False
+    """Print JSON instead of tables; docs/command-line.md has the keys."""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.study import report_study

@@ -9,6 +9,7 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import arg
 
+from widemargin.cli.verbs.numbers import Number
 from widemargin.cli.verbs.train import RunWords
 
 SEARCHED = ("eps", "alpha", "steps", "weight", "lr")
@@ -25,7 +26,7 @@ class Sweep(RunWords[str, str]):
     --trials 30.  The same command goes on with a sweep that was interrupted; given several times, on one computer or on
     many that share --storage, it shares the work.  The test part judges the chosen trial alone, at the end."""
 
-    judge_eps: float = field(kw_only=True)
+    judge_eps: Number = field(kw_only=True)
     """Radius of the PGD attack by which all trials are judged on the validation part; it is never searched."""
     eps: Annotated[str | None, _RANGE] = None
     """Radius of the ball in which points are moved."""
@@ -44,6 +45,8 @@ class Sweep(RunWords[str, str]):
     [sqlite, sweep.db in --out]"""
     out: Path = Path("runs/sweep")
     """Folder for the trials, each with a run's folder in it, and for the report."""
+    json: Annotated[bool, arg(help_behavior_hint="")] = False
+    """Print JSON instead of tables; docs/command-line.md has the keys."""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.sweep import sweep

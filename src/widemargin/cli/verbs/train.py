@@ -10,9 +10,10 @@ from rich.console import Console
 from tyro.conf import arg
 
 from widemargin.cli.stopping import StopAfter
+from widemargin.cli.verbs.numbers import Number
 
 # What is left out has a default that the text explains, often one that depends on the data.
-_FLOAT, _INT = arg(metavar="FLOAT", help_behavior_hint=""), arg(metavar="INT", help_behavior_hint="")
+_NUMBER, _INT = arg(metavar="NUMBER", help_behavior_hint=""), arg(metavar="INT", help_behavior_hint="")
 _TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hint="")
 _SCHEDULE = arg(metavar="constant|triangle|multistep|cosine", help_behavior_hint="")
 Real = TypeVar("Real")
@@ -33,17 +34,17 @@ class RunWords(Generic[Real, Integer]):
     network: Annotated[str | None, _TEXT] = None
     """lenet, resnet18, resnet18-he, resnet18-dropout or mlp; or my_file.py:MyNet, which runs that file.  By default
     what the paper takes for the data; for tables an mlp."""
-    eps: Annotated[Real | None, _FLOAT] = None
+    eps: Annotated[Real | None, _NUMBER] = None
     """Radius of the ball in which points are moved."""
-    alpha: Annotated[Real | None, _FLOAT] = None
+    alpha: Annotated[Real | None, _NUMBER] = None
     """Length of a step."""
     steps: Annotated[Integer | None, _INT] = None
     """How many steps; for udp and its kin the most that are drawn."""
-    weight: Annotated[Real | None, _FLOAT] = None
+    weight: Annotated[Real | None, _NUMBER] = None
     """Of the regulariser: udpr, trades, udp-trades and their other forms, max-entropy, vat, udp-consistency."""
     patience: Annotated[int | None, _INT] = None
     """Steps after crossing the boundary: friendly."""
-    scale: Annotated[float | None, _FLOAT] = None
+    scale: Annotated[Number | None, _NUMBER] = None
     """How near is near, in units of the data: udp-near."""
     measure: Annotated[str | None, _TEXT] = None
     """Which uncertainty udp and its kin climb: entropy, mutual-information (needs several members), expected-entropy,
@@ -60,7 +61,7 @@ class RunWords(Generic[Real, Integer]):
     """Examples in an update.  [256; for digits 32, for your own data a fortieth of it, 16 to 256]"""
     optimizer: Annotated[Literal["adam", "sgd"] | None, arg(metavar="adam|sgd", help_behavior_hint="")] = None
     """By default as published for the data: adam, for CIFAR and SVHN sgd (Nesterov .9, weight decay 5e-4)."""
-    lr: Annotated[Real | None, _FLOAT] = None
+    lr: Annotated[Real | None, _NUMBER] = None
     """Peak learning rate.  [adam .001, sgd .15]"""
     schedule: Annotated[Literal["constant", "triangle", "multistep", "cosine"] | None, _SCHEDULE] = None
     """Of the rate over time.  [adam constant, sgd triangle]"""
@@ -70,7 +71,7 @@ class RunWords(Generic[Real, Integer]):
     """Let an average of the weights answer: ema, ema:.99, swa or swa:.5 (from half of the time on)."""
     mixed: Annotated[bool, _FLAG] = False
     """Leave every other batch clean."""
-    fraction: float = 1.0
+    fraction: Number = 1.0
     """Of the published training images."""
     capacity: Annotated[int | None, _INT] = None
     """Multiplies LeNet's filters."""
@@ -78,7 +79,7 @@ class RunWords(Generic[Real, Integer]):
     """Filters of a ResNet's first stage [64], features of an mlp's hidden layers [64]."""
     members: Annotated[int | None, _INT] = None
     """Train so many networks jointly from different first weights: their mean probability answers."""
-    dropout: Annotated[float | None, _FLOAT] = None
+    dropout: Annotated[Number | None, _NUMBER] = None
     """Probability of losing a feature: lenet, mlp, resnet18-dropout.  [0; .2 with --dropout-draws]"""
     dropout_draws: Annotated[int | None, _INT] = None
     """So many draws of the dropout masks are the members."""
@@ -101,13 +102,13 @@ class RunWords(Generic[Real, Integer]):
 
 
 @dataclass(frozen=True)
-class Train(RunWords[float, int]):
+class Train(RunWords[Number, int]):
     """Train a network, validate it as it goes, and keep its best and its last weights.
 
     For example: widemargin train --data fashion-mnist --network lenet --method udp --eps .5 --alpha .025 --steps 20.
     The same command goes on with a run that was interrupted, whenever that was."""
 
-    validate_eps: Annotated[float | None, _FLOAT] = None
+    validate_eps: Annotated[Number | None, _NUMBER] = None
     """Radius of the PGD attack by which the best weights are chosen.  [.1; for CIFAR and SVHN .03; for tables --eps]"""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
     """Folder of the run.  [runs/ and a name that follows from all that decides a number]"""

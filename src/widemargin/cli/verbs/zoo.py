@@ -17,6 +17,8 @@ class Zoo:
 
     name: Annotated[Positional[str | None], arg(metavar="NAME", help_behavior_hint="")] = None
     """Whose card to show.  [all in one table]"""
+    json: Annotated[bool, arg(help_behavior_hint="")] = False
+    """Print JSON instead of tables; docs/command-line.md has the keys."""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.zoo import show_zoo
