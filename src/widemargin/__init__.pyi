@@ -16,10 +16,10 @@ from .measure.calibration import (
     Separation,
     UncertaintyReport,
     calibration,
-    outside_from_inside,
+    misclassification_detection,
+    ood_detection,
     reliability,
     uncertainty_report,
-    wrong_from_right,
 )
 from .measure.margin import Margins, margins
 from .measure.robustness import pgd_attack, robust_accuracy
@@ -259,10 +259,11 @@ __all__ = [
     "load",
     "margins",
     "max_entropy",
+    "misclassification_detection",
     "mutual_information",
     "objective",
     "offset_cross_entropy",
-    "outside_from_inside",
+    "ood_detection",
     "perturbed_entropy",
     "perturbed_expected_entropy",
     "perturbed_gap",
@@ -295,5 +296,4 @@ __all__ = [
     "uncertainty_report",
     "variation_ratio",
     "vat",
-    "wrong_from_right",
 ]

@@ -12,11 +12,11 @@ from widemargin.measure.accuracy import accuracy
 from widemargin.measure.calibration import (
     UNCERTAINTIES,
     calibration,
-    outside_from_inside,
+    misclassification_detection,
+    ood_detection,
     reliability,
     uncertainty,
     uncertainty_report,
-    wrong_from_right,
 )
 from widemargin.networks.mlp import MLP
 from widemargin.perturb.objectives import CLIMBED
@@ -135,10 +135,10 @@ def test_wrong_answers_are_told_from_right_ones_by_hand() -> None:
     pytest.importorskip("sklearn")
     # Wrong ones are the second and the last; of the four pairs (wrong, right) three are in order.
     network = answering([[0.99, 0.01], [0.55, 0.45], [0.7, 0.3], [0.9, 0.1]])
-    found = wrong_from_right(network, rows([0, 1, 0, 1]))
+    found = misclassification_detection(network, rows([0, 1, 0, 1]))
     assert (found.auroc, found.suspects, found.others, found.n, found.members) == (0.75, 2, 2, 4, 1)
     with pytest.raises(ValueError, match="right and wrong answers to tell apart, got 0 wrong of 4"):
-        wrong_from_right(network, rows([0, 0, 0, 0]))
+        misclassification_detection(network, rows([0, 0, 0, 0]))
 
 
 def test_outside_is_told_from_inside_whatever_the_measure_if_it_is_more_uncertain_by_all() -> None:
@@ -148,9 +148,9 @@ def test_outside_is_told_from_inside_whatever_the_measure_if_it_is_more_uncertai
     network = Table(torch.tensor([sure + split, other[0] + other[1]]))
     inside, outside = rows([0, 0, 0]), rows([0, 0, 0], start=3)
     for measure in UNCERTAINTIES.values():
-        found = outside_from_inside(network, inside, outside, measure)
+        found = ood_detection(network, inside, outside, measure)
         assert (found.auroc, found.suspects, found.others, found.members) == (1.0, 3, 3, 2)
-        assert outside_from_inside(network, outside, inside, measure).auroc == 0.0
+        assert ood_detection(network, outside, inside, measure).auroc == 0.0
 
 
 def test_one_member_has_no_mutual_information() -> None:
@@ -210,7 +210,7 @@ def test_without_scikit_learn_one_sentence_says_what_to_install(monkeypatch: pyt
     network, examples = random_case()
     assert calibration(network, examples).n == 120
     with pytest.raises(ValueError, match=r"pip install 'widemargin\[sklearn\]'"):
-        wrong_from_right(network, examples)
+        misclassification_detection(network, examples)
 
 
 def test_the_reliability_diagram_shows_every_bin_that_holds_answers() -> None:
@@ -230,8 +230,8 @@ def test_doubts_are_all_measures_at_once() -> None:
     assert list(found.by) == list(UNCERTAINTIES)
     for name, measure in UNCERTAINTIES.items():
         own = found.by[name]
-        assert own.wrong_from_right == wrong_from_right(network, inside, measure)
-        assert own.outside_from_inside == {"elsewhere": outside_from_inside(network, inside, outside, measure)}
+        assert own.misclassification_detection == misclassification_detection(network, inside, measure)
+        assert own.ood_detection == {"elsewhere": ood_detection(network, inside, outside, measure)}
         assert len(own.right) == round(60 * found.calibration.accuracy)
         assert len(own.right) + len(own.wrong) == 60
         np.testing.assert_array_equal(own.outside["elsewhere"], uncertainty(network, outside, measure))
@@ -240,8 +240,8 @@ def test_doubts_are_all_measures_at_once() -> None:
 def test_doubts_of_one_member_leave_out_what_it_has_not_and_need_no_mistakes() -> None:
     found = uncertainty_report(answering([[0.9, 0.1], [0.2, 0.8]]), rows([0, 1]), {})
     assert list(found.by) == ["entropy", "variation ratio", "gap"]
-    assert found.by["entropy"].wrong_from_right is None
-    assert found.by["entropy"].outside_from_inside == {}
+    assert found.by["entropy"].misclassification_detection is None
+    assert found.by["entropy"].ood_detection == {}
 
 
 def test_every_measure_can_be_climbed() -> None:

@@ -159,7 +159,7 @@ def uncertainty(
     return measure(member_logits(network, examples, rows_at_once))
 
 
-def wrong_from_right(network: Network, examples: Examples, measure: Uncertainty = log_entropy) -> Separation:
+def misclassification_detection(network: Network, examples: Examples, measure: Uncertainty = log_entropy) -> Separation:
     """Is the network less sure where it is wrong?"""
     logits = member_logits(network, examples)
     wrong = log_mean_prob(logits).argmax(-1) != examples.labels.cpu()
@@ -170,7 +170,7 @@ def wrong_from_right(network: Network, examples: Examples, measure: Uncertainty 
     return _separation(measure(logits), wrong, len(logits))
 
 
-def outside_from_inside(
+def ood_detection(
     network: Network, inside: Examples, outside: Examples, measure: Uncertainty = log_entropy
 ) -> Separation:
     """Is the network less sure of examples that are not of the kind it was trained on?  Their labels are not read."""
@@ -188,9 +188,9 @@ class Doubt:
     wrong: Array
     outside: Mapping[str, Array]
     """Of every example from elsewhere, by the name of that place."""
-    wrong_from_right: Separation | None
+    misclassification_detection: Separation | None
     """None if all answers are right, or all wrong."""
-    outside_from_inside: Mapping[str, Separation]
+    ood_detection: Mapping[str, Separation]
 
 
 @dataclass(frozen=True, eq=False)

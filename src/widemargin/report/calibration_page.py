@@ -79,8 +79,8 @@ def _bins(own: Calibration) -> dict[str, list[float]]:
 
 def _aurocs(doubt: Doubt) -> dict[str, Any]:
     return {
-        "wrong from right": _told(doubt.wrong_from_right),
-        **{f"{name} from inside": _told(separation) for name, separation in doubt.outside_from_inside.items()},
+        "wrong from right": _told(doubt.misclassification_detection),
+        **{f"{name} from inside": _told(separation) for name, separation in doubt.ood_detection.items()},
     }
 
 
@@ -97,8 +97,8 @@ def _tables(found: Calibrated) -> tuple[Table, ...]:
     rows = tuple(
         (
             name,
-            "" if doubt.wrong_from_right is None else f"{doubt.wrong_from_right.auroc:.3f}",
-            *(f"{separation.auroc:.3f}" for separation in doubt.outside_from_inside.values()),
+            "" if doubt.misclassification_detection is None else f"{doubt.misclassification_detection.auroc:.3f}",
+            *(f"{separation.auroc:.3f}" for separation in doubt.ood_detection.values()),
         )
         for name, doubt in by.items()
     )

@@ -17,8 +17,8 @@ from widemargin.measure.calibration import (
     Separation,
     calibration,
     member_logits,
-    outside_from_inside,
-    wrong_from_right,
+    misclassification_detection,
+    ood_detection,
 )
 from widemargin.measure.margin import margins
 from widemargin.measure.robustness import pgd_attack, robust
@@ -93,13 +93,13 @@ def judged_on_images(network: Network, tests: Dataset) -> tuple[dict[str, Any], 
     loss = -log_probs.gather(1, tests.labels.unsqueeze(1))[:, 0]
     wrong = int((log_probs.argmax(1) != tests.labels).sum())
     by: dict[str, Separation | None] = {
-        "outside by entropy": outside_from_inside(network, tests, strangers),
+        "outside by entropy": ood_detection(network, tests, strangers),
         "outside by information": None,
-        "wrong by entropy": wrong_from_right(network, tests) if 0 < wrong < len(tests) else None,
+        "wrong by entropy": misclassification_detection(network, tests) if 0 < wrong < len(tests) else None,
     }
     if calibrated.members > 1:
         measure = UNCERTAINTIES[INFORMATION]
-        by["outside by information"] = outside_from_inside(network, tests, strangers, measure)
+        by["outside by information"] = ood_detection(network, tests, strangers, measure)
     numbers = {
         "n": calibrated.n,
         "members": calibrated.members,
