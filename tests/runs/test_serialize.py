@@ -81,7 +81,7 @@ def test_every_public_part_can_be_written() -> None:
         "Record",
         "Rng",
         "Run",
-        "Separation",
+        "Detection",
         "Training",
         "Outcome",
         "Parts",

@@ -97,7 +97,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Separation:
+class Detection:
     """How well one number tells two groups apart: 1 if it is higher for every suspect, 0.5 if it says nothing."""
 
     auroc: float
@@ -159,7 +159,7 @@ def uncertainty(
     return measure(member_logits(network, examples, rows_at_once))
 
 
-def misclassification_detection(network: Network, examples: Examples, measure: Uncertainty = log_entropy) -> Separation:
+def misclassification_detection(network: Network, examples: Examples, measure: Uncertainty = log_entropy) -> Detection:
     """Is the network less sure where it is wrong?"""
     logits = member_logits(network, examples)
     wrong = log_mean_prob(logits).argmax(-1) != examples.labels.cpu()
@@ -167,16 +167,16 @@ def misclassification_detection(network: Network, examples: Examples, measure: U
         raise ValueError(
             f"there must be right and wrong answers to tell apart, got {int(wrong.sum())} wrong of {len(wrong)}"
         )
-    return _separation(measure(logits), wrong, len(logits))
+    return _detection(measure(logits), wrong, len(logits))
 
 
 def ood_detection(
     network: Network, inside: Examples, outside: Examples, measure: Uncertainty = log_entropy
-) -> Separation:
+) -> Detection:
     """Is the network less sure of examples that are not of the kind it was trained on?  Their labels are not read."""
     known, unknown = member_logits(network, inside), member_logits(network, outside)
     scores = torch.cat([measure(known), measure(unknown)])
-    return _separation(scores, torch.arange(len(scores)) >= known.shape[1], len(known))
+    return _detection(scores, torch.arange(len(scores)) >= known.shape[1], len(known))
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,9 +188,9 @@ class Doubt:
     wrong: Array
     outside: Mapping[str, Array]
     """Of every example from elsewhere, by the name of that place."""
-    misclassification_detection: Separation | None
+    misclassification_detection: Detection | None
     """None if all answers are right, or all wrong."""
-    ood_detection: Mapping[str, Separation]
+    ood_detection: Mapping[str, Detection]
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,9 +224,9 @@ def _doubt(measure: Uncertainty, known: MemberLogits, unknown: Mapping[str, Tens
         inside[~wrong].numpy(),
         inside[wrong].numpy(),
         {name: values.numpy() for name, values in elsewhere.items()},
-        _separation(inside, wrong, members) if wrong.any() and not wrong.all() else None,
+        _detection(inside, wrong, members) if wrong.any() and not wrong.all() else None,
         {
-            name: _separation(
+            name: _detection(
                 torch.cat([inside, values]), torch.arange(len(inside) + len(values)) >= len(inside), members
             )
             for name, values in elsewhere.items()
@@ -246,10 +246,10 @@ def member_logits(network: Network, examples: Examples, rows_at_once: int = BATC
     return found
 
 
-def _separation(scores: PerSample, suspect: Right, members: int) -> Separation:
+def _detection(scores: PerSample, suspect: Right, members: int) -> Detection:
     metrics = import_optional("sklearn.metrics", "'widemargin[sklearn]'", "the area under a ROC curve")
     auroc = float(metrics.roc_auc_score(suspect.numpy(), scores.numpy()))
-    return Separation(auroc, int(suspect.sum()), int((~suspect).sum()), members)
+    return Detection(auroc, int(suspect.sum()), int((~suspect).sum()), members)
 
 
 def _edges(bins: int) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from widemargin.measure.calibration import Calibration, Doubt, Separation, UncertaintyReport
+from widemargin.measure.calibration import Calibration, Detection, Doubt, UncertaintyReport
 from widemargin.report.document import Picture, Report
 from widemargin.report.figures import COLOURS, Array, draw_reliability, panels
 from widemargin.report.tables import Table
@@ -84,7 +84,7 @@ def _aurocs(doubt: Doubt) -> dict[str, Any]:
     }
 
 
-def _told(separation: Separation | None) -> dict[str, Any] | None:
+def _told(separation: Detection | None) -> dict[str, Any] | None:
     if separation is None:
         return None
     return {"auroc": separation.auroc, "suspects": separation.suspects, "others": separation.others}

@@ -14,7 +14,7 @@ from widemargin.data.dataset import Dataset
 from widemargin.data.images import ImageSet
 from widemargin.measure.calibration import (
     UNCERTAINTIES,
-    Separation,
+    Detection,
     calibration,
     member_logits,
     misclassification_detection,
@@ -92,7 +92,7 @@ def judged_on_images(network: Network, tests: Dataset) -> tuple[dict[str, Any], 
     log_probs = log_mean_prob(member_logits(network, tests))
     loss = -log_probs.gather(1, tests.labels.unsqueeze(1))[:, 0]
     wrong = int((log_probs.argmax(1) != tests.labels).sum())
-    by: dict[str, Separation | None] = {
+    by: dict[str, Detection | None] = {
         "outside by entropy": ood_detection(network, tests, strangers),
         "outside by information": None,
         "wrong by entropy": misclassification_detection(network, tests) if 0 < wrong < len(tests) else None,
