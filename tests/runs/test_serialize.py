@@ -72,7 +72,7 @@ def test_every_public_part_can_be_written() -> None:
         "Bins",
         "Calibration",
         "Dataset",
-        "Doubt",
+        "UncertaintyScores",
         "UncertaintyReport",
         "Margins",
         "Objective",

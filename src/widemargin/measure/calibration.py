@@ -180,7 +180,7 @@ def ood_detection(
 
 
 @dataclass(frozen=True, eq=False)
-class Doubt:
+class UncertaintyScores:
     """One measure of uncertainty, by a scale that rises: its values, and what it tells apart."""
 
     right: Array
@@ -198,7 +198,7 @@ class UncertaintyReport:
     """All at once: how far a network's sureness can be believed, and by which measure its doubt is seen best."""
 
     calibration: Calibration
-    by: Mapping[str, Doubt]
+    by: Mapping[str, UncertaintyScores]
 
 
 def uncertainty_report(network: Network, inside: Examples, outside: Mapping[str, Examples]) -> UncertaintyReport:
@@ -213,14 +213,16 @@ def uncertainty_report(network: Network, inside: Examples, outside: Mapping[str,
     }
     return UncertaintyReport(
         _calibration(known, labels),
-        {name: _doubt(measure, known, unknown, wrong) for name, measure in measures.items()},
+        {name: _scores(measure, known, unknown, wrong) for name, measure in measures.items()},
     )
 
 
-def _doubt(measure: Uncertainty, known: MemberLogits, unknown: Mapping[str, Tensor], wrong: Right) -> Doubt:
+def _scores(
+    measure: Uncertainty, known: MemberLogits, unknown: Mapping[str, Tensor], wrong: Right
+) -> UncertaintyScores:
     inside, members = measure(known), len(known)
     elsewhere = {name: measure(logits) for name, logits in unknown.items()}
-    return Doubt(
+    return UncertaintyScores(
         inside[~wrong].numpy(),
         inside[wrong].numpy(),
         {name: values.numpy() for name, values in elsewhere.items()},

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from widemargin.measure.calibration import Calibration, Detection, Doubt, UncertaintyReport
+from widemargin.measure.calibration import Calibration, Detection, UncertaintyReport, UncertaintyScores
 from widemargin.report.document import Picture, Report
 from widemargin.report.figures import COLOURS, Array, draw_reliability, panels
 from widemargin.report.tables import Table
@@ -77,7 +77,7 @@ def _bins(own: Calibration) -> dict[str, list[float]]:
     return {name: getattr(bins, name).tolist() for name in ("edges", "count", "confidence", "accuracy")}
 
 
-def _aurocs(doubt: Doubt) -> dict[str, Any]:
+def _aurocs(doubt: UncertaintyScores) -> dict[str, Any]:
     return {
         "wrong from right": _told(doubt.misclassification_detection),
         **{f"{name} from inside": _told(separation) for name, separation in doubt.ood_detection.items()},
