@@ -136,7 +136,7 @@ def test_wrong_answers_are_told_from_right_ones_by_hand() -> None:
     # Wrong ones are the second and the last; of the four pairs (wrong, right) three are in order.
     network = answering([[0.99, 0.01], [0.55, 0.45], [0.7, 0.3], [0.9, 0.1]])
     found = misclassification_detection(network, rows([0, 1, 0, 1]))
-    assert (found.auroc, found.suspects, found.others, found.n, found.members) == (0.75, 2, 2, 4, 1)
+    assert (found.auroc, found.positives, found.negatives, found.n, found.members) == (0.75, 2, 2, 4, 1)
     with pytest.raises(ValueError, match="right and wrong answers to tell apart, got 0 wrong of 4"):
         misclassification_detection(network, rows([0, 0, 0, 0]))
 
@@ -149,7 +149,7 @@ def test_outside_is_told_from_inside_whatever_the_measure_if_it_is_more_uncertai
     inside, outside = rows([0, 0, 0]), rows([0, 0, 0], start=3)
     for measure in UNCERTAINTIES.values():
         found = ood_detection(network, inside, outside, measure)
-        assert (found.auroc, found.suspects, found.others, found.members) == (1.0, 3, 3, 2)
+        assert (found.auroc, found.positives, found.negatives, found.members) == (1.0, 3, 3, 2)
         assert ood_detection(network, outside, inside, measure).auroc == 0.0
 
 
@@ -232,9 +232,9 @@ def test_doubts_are_all_measures_at_once() -> None:
         own = found.by[name]
         assert own.misclassification_detection == misclassification_detection(network, inside, measure)
         assert own.ood_detection == {"elsewhere": ood_detection(network, inside, outside, measure)}
-        assert len(own.right) == round(60 * found.calibration.accuracy)
-        assert len(own.right) + len(own.wrong) == 60
-        np.testing.assert_array_equal(own.outside["elsewhere"], uncertainty(network, outside, measure))
+        assert len(own.correct) == round(60 * found.calibration.accuracy)
+        assert len(own.correct) + len(own.misclassified) == 60
+        np.testing.assert_array_equal(own.ood["elsewhere"], uncertainty(network, outside, measure))
 
 
 def test_doubts_of_one_member_leave_out_what_it_has_not_and_need_no_mistakes() -> None:

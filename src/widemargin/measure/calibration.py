@@ -101,14 +101,14 @@ class Detection:
     """How well one number tells two groups apart: 1 if it is higher for every suspect, 0.5 if it says nothing."""
 
     auroc: float
-    suspects: int
+    positives: int
     """How many should be unsure: wrong answers, or examples from elsewhere."""
-    others: int
+    negatives: int
     members: int
 
     @property
     def n(self) -> int:
-        return self.suspects + self.others
+        return self.positives + self.negatives
 
 
 def calibration(network: Network, examples: Examples, bins: int = BINS, rows_at_once: int = BATCH_SIZE) -> Calibration:
@@ -183,13 +183,13 @@ def ood_detection(
 class UncertaintyScores:
     """One measure of uncertainty, by a scale that rises: its values, and what it tells apart."""
 
-    right: Array
-    """Of every test example that is answered rightly."""
-    wrong: Array
-    outside: Mapping[str, Array]
-    """Of every example from elsewhere, by the name of that place."""
+    correct: Array
+    """Of every test example that is classified correctly."""
+    misclassified: Array
+    ood: Mapping[str, Array]
+    """Of every out-of-distribution example, by the name of its dataset."""
     misclassification_detection: Detection | None
-    """None if all answers are right, or all wrong."""
+    """None if all answers are correct, or none."""
     ood_detection: Mapping[str, Detection]
 
 

@@ -87,7 +87,7 @@ def _aurocs(doubt: UncertaintyScores) -> dict[str, Any]:
 def _told(separation: Detection | None) -> dict[str, Any] | None:
     if separation is None:
         return None
-    return {"auroc": separation.auroc, "suspects": separation.suspects, "others": separation.others}
+    return {"auroc": separation.auroc, "suspects": separation.positives, "others": separation.negatives}
 
 
 def _tables(found: Calibrated) -> tuple[Table, ...]:
@@ -102,7 +102,7 @@ def _tables(found: Calibrated) -> tuple[Table, ...]:
         )
         for name, doubt in by.items()
     )
-    elsewhere = "".join(f"; {len(values):,} of {name}" for name, values in first.outside.items())
+    elsewhere = "".join(f"; {len(values):,} of {name}" for name, values in first.ood.items())
     return (
         Table(
             "How right and how sure",
@@ -111,9 +111,9 @@ def _tables(found: Calibrated) -> tuple[Table, ...]:
         ),
         Table(
             "What each measure of uncertainty tells apart (AUROC)",
-            ("measure", "wrong from right", *(f"{name} from {found.data}" for name in first.outside)),
+            ("measure", "wrong from right", *(f"{name} from {found.data}" for name in first.ood)),
             rows,
-            f"1: higher for every suspect; 0.5: it says nothing. {len(first.wrong):,} wrong and {len(first.right):,} "
+            f"1: higher for every suspect; 0.5: it says nothing. {len(first.misclassified):,} wrong and {len(first.correct):,} "
             f"right answers{elsewhere}."
             + (" Of one member there is no mutual information, and expected entropy is entropy." * (own.members == 1)),
         ),
@@ -136,7 +136,7 @@ def _histograms(found: Calibrated) -> Picture:
     by = found.doubts.by
     figure, (line,) = panels(1, len(by), size=3.0)
     for panel, (name, doubt) in zip(line, by.items(), strict=True):
-        groups = {"right": doubt.right, "wrong": doubt.wrong, **doubt.outside}
+        groups = {"right": doubt.correct, "wrong": doubt.misclassified, **doubt.ood}
         shown = {group: _readable(name, values) for group, values in groups.items() if len(values)}
         edges = np.histogram_bin_edges(np.concatenate(list(shown.values())), 30)
         for colour, (group, values) in zip(cycle(COLOURS), shown.items(), strict=False):
@@ -149,7 +149,7 @@ def _histograms(found: Calibrated) -> Picture:
     line[0].set_ylabel("share of the group")
     # Beside the panels: inside, some curve always runs under it.
     figure.legend(*line[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
-    outside = "".join(f", {name}" for name in next(iter(by.values())).outside)
+    outside = "".join(f", {name}" for name in next(iter(by.values())).ood)
     return Picture(
         "uncertainty",
         figure,
