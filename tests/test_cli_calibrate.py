@@ -33,7 +33,7 @@ def test_calibrate_tells_and_writes(capsys: pytest.CaptureFixture[str]) -> None:
     network, tests = load_model("here").network, ImageSet("digits").draw().test
     expected = calibration(network, tests)
     assert (written["n"], written["members"], written["accuracy"]) == (360, 2, expected.accuracy)
-    assert written["nll"] == pytest.approx(expected.negative_log_likelihood)
+    assert written["nll"] == pytest.approx(expected.nll)
     assert sum(written["bins"]["count"]) == 360
     assert list(written["auroc"]) == list(UNCERTAINTIES)
     foreign = resize(LocalData(Npz("noise.npz")).draw().test, (1, 8, 8))

@@ -69,8 +69,8 @@ def test_expected_calibration_error_by_hand() -> None:
     # Two answers of .9, one of them right; two of .6, both right: (2 |.5 - .9| + 2 |1 - .6|) / 4.
     found = reliability(np.array([0.9, 0.9, 0.6, 0.6]), np.array([True, False, True, True]), bins=5)
     assert found.count.tolist() == [0, 0, 2, 0, 2]
-    assert found.expected_error == pytest.approx(0.4)
-    assert found.largest_error == pytest.approx(0.4)
+    assert found.ece == pytest.approx(0.4)
+    assert found.mce == pytest.approx(0.4)
     assert found.accuracy[[2, 4]].tolist() == [1.0, 0.5]
     assert np.isnan(found.confidence[[0, 1, 3]]).all()
     assert found.n == 4
@@ -78,8 +78,8 @@ def test_expected_calibration_error_by_hand() -> None:
 
 def test_opposite_errors_in_one_bin_cancel_and_in_two_do_not() -> None:
     sure, right = np.array([0.7, 0.95]), np.array([True, False])
-    assert reliability(sure, right, bins=1).expected_error == pytest.approx(abs(0.5 - 0.825))
-    assert reliability(sure, right, bins=10).expected_error == pytest.approx((0.3 + 0.95) / 2)
+    assert reliability(sure, right, bins=1).ece == pytest.approx(abs(0.5 - 0.825))
+    assert reliability(sure, right, bins=10).ece == pytest.approx((0.3 + 0.95) / 2)
 
 
 def test_an_edge_belongs_to_the_bin_below_and_0_and_1_to_the_outermost() -> None:
@@ -91,9 +91,9 @@ def test_an_edge_belongs_to_the_bin_below_and_0_and_1_to_the_outermost() -> None
 def test_a_network_as_right_as_it_is_sure_is_calibrated() -> None:
     network = answering([[0.8, 0.2]] * 5)
     found = calibration(network, rows([0, 0, 0, 0, 1]))
-    assert found.expected_error == pytest.approx(0, abs=1e-12)
+    assert found.ece == pytest.approx(0, abs=1e-12)
     assert (found.n, found.members, found.accuracy) == (5, 1, 0.8)
-    assert found.negative_log_likelihood == pytest.approx(-0.8 * math.log(0.8) - 0.2 * math.log(0.2))
+    assert found.nll == pytest.approx(-0.8 * math.log(0.8) - 0.2 * math.log(0.2))
     assert found.brier == pytest.approx(0.8 * 2 * 0.2**2 + 0.2 * 2 * 0.8**2)
     assert len(found.bins.count) == 15
 
@@ -106,7 +106,7 @@ def test_likelihood_and_brier_score_are_scikit_learns(members: int) -> None:
     found = calibration(network, examples)
     assert found.members == members
     assert found.accuracy == accuracy(network, examples)
-    assert found.negative_log_likelihood == pytest.approx(metrics.log_loss(examples.labels, probs))
+    assert found.nll == pytest.approx(metrics.log_loss(examples.labels, probs))
     truth = np.eye(4)[examples.labels.numpy()]
     assert found.brier == pytest.approx(4 * metrics.mean_squared_error(truth, probs))
 
@@ -122,13 +122,13 @@ def test_the_bins_are_scikit_learns() -> None:
     np.testing.assert_allclose(found.accuracy[filled], accuracies)
     np.testing.assert_allclose(found.confidence[filled], confidences)
     share = found.count[filled] / 1000
-    assert found.expected_error == pytest.approx(float((np.abs(accuracies - confidences) * share).sum()))
+    assert found.ece == pytest.approx(float((np.abs(accuracies - confidences) * share).sum()))
 
 
 def test_a_network_that_is_surely_wrong_pays_for_all_of_it() -> None:
     # scikit-learn would stop at 36.
     network = Table(torch.tensor([[[200.0, 0.0]]]))
-    assert calibration(network, rows([1])).negative_log_likelihood == pytest.approx(200.0)
+    assert calibration(network, rows([1])).nll == pytest.approx(200.0)
 
 
 def test_wrong_answers_are_told_from_right_ones_by_hand() -> None:

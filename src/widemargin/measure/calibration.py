@@ -68,14 +68,14 @@ class Bins:
         return _edges(len(self.count))
 
     @property
-    def expected_error(self) -> float:
+    def ece(self) -> float:
         """Expected calibration error (Naeini et al. 2015): |accuracy - confidence|, averaged over the answers."""
         filled = self.count > 0
         off = np.abs(self.accuracy - self.confidence)[filled]
         return float((off * self.count[filled]).sum() / self.n)
 
     @property
-    def largest_error(self) -> float:
+    def mce(self) -> float:
         """Of the bin that is farthest off, however few answers it holds."""
         return float(np.nanmax(np.abs(self.accuracy - self.confidence)))
 
@@ -86,14 +86,14 @@ class Calibration:
     members: int
     """How many answers were averaged: networks of an ensemble, or draws."""
     accuracy: float
-    negative_log_likelihood: float
+    nll: float
     brier: float
     """Squared distance to the true answer, summed over classes (Brier 1950): 0 at best, 2 at worst."""
     bins: Bins
 
     @property
-    def expected_error(self) -> float:
-        return self.bins.expected_error
+    def ece(self) -> float:
+        return self.bins.ece
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,8 @@ class Calibrated:
             "n": found.n,
             "members": found.members,
             "accuracy": found.accuracy,
-            "ece": found.expected_error,
-            "nll": found.negative_log_likelihood,
+            "ece": found.ece,
+            "nll": found.nll,
             "brier": found.brier,
             "bins": bins,
             "auroc": {name: _aurocs(doubt) for name, doubt in self.doubts.by.items()},
@@ -93,7 +93,7 @@ def _told(separation: Detection | None) -> dict[str, Any] | None:
 def _tables(found: Calibrated) -> tuple[Table, ...]:
     own, by = found.doubts.calibration, found.doubts.by
     first = next(iter(by.values()))
-    numbers = (own.accuracy, own.expected_error, own.negative_log_likelihood, own.brier)
+    numbers = (own.accuracy, own.ece, own.nll, own.brier)
     rows = tuple(
         (
             name,
@@ -123,7 +123,7 @@ def _tables(found: Calibrated) -> tuple[Table, ...]:
 def _reliability(own: Calibration) -> Picture:
     figure, ((panel,),) = panels(1, 1, size=4.2)
     draw_reliability(panel, own.bins)
-    panel.set_title(f"ECE {own.expected_error:.3f}", fontsize=10)
+    panel.set_title(f"ECE {own.ece:.3f}", fontsize=10)
     return Picture(
         "reliability",
         figure,

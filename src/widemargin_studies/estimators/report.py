@@ -266,7 +266,7 @@ def _reliability(found: Found) -> Picture:
     for panel, (kind, own) in zip(places, shown.items(), strict=False):
         bins = Bins(*(own.arrays[name] for name in ("count", "confidence", "accuracy")))
         draw_reliability(panel, bins)
-        panel.set_title(f"{kind}, ECE {bins.expected_error:.3f}", fontsize=10)
+        panel.set_title(f"{kind}, ECE {bins.ece:.3f}", fontsize=10)
     for panel in places[len(shown) :]:
         panel.set_axis_off()
     return Picture(
