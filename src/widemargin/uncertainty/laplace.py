@@ -15,7 +15,7 @@ from widemargin.data.dataset import Examples
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.uncertainty.cuts import Cut
-from widemargin.uncertainty.last_layer import take_last_linear
+from widemargin.uncertainty.last_layer import pop_last_linear
 from widemargin.uncertainty.network import Network, in_eval_mode, no_penalty
 
 _ROWS_AT_ONCE = 500
@@ -88,7 +88,7 @@ def laplace(
     # Copied together: halves may share parameters.
     encoder, head = copy.deepcopy(nn.ModuleList(cut))
     body = nn.Sequential(head)
-    last = take_last_linear(body)
+    last = pop_last_linear(body)
     _check_was_last(cut, Cut(encoder, body), last, examples)
     posterior = _posterior(encoder, body, last, examples, precision)
     offsets = posterior.draws(draws, Rng.seeded(seed, purpose="last layer"))
