@@ -17,7 +17,7 @@ from widemargin.uncertainty.network import Network
 _ROWS_AT_ONCE = 256
 
 
-def answering(training: Training, examples: Examples, plan: Plan) -> Network:
+def averaged_network(training: Training, examples: Examples, plan: Plan) -> Network:
     """What to measure and to keep: the average as soon as there is one, with batch-norm statistics that are its own."""
     if training.average is None or int(training.average.n_averaged) == 0:
         return training.network
