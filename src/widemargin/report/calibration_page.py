@@ -113,8 +113,8 @@ def _tables(found: Calibrated) -> tuple[Table, ...]:
             "What each measure of uncertainty tells apart (AUROC)",
             ("measure", "wrong from right", *(f"{name} from {found.data}" for name in first.ood)),
             rows,
-            f"1: higher for every suspect; 0.5: it says nothing. {len(first.misclassified):,} wrong and {len(first.correct):,} "
-            f"right answers{elsewhere}."
+            f"1: higher for every suspect; 0.5: it says nothing. {len(first.misclassified):,} wrong and "
+            f"{len(first.correct):,} right answers{elsewhere}."
             + (" Of one member there is no mutual information, and expected entropy is entropy." * (own.members == 1)),
         ),
     )

@@ -22,7 +22,7 @@ from widemargin.perturb.search import Moved
 from widemargin.rng import Rng
 from widemargin.shapes import Labels, Points
 from widemargin.training.plan import Plan, set_lr
-from widemargin.training.processes import ALONE, Processes, Share, own_share
+from widemargin.training.processes import ALONE, Processes, Shard, local_shard
 from widemargin.uncertainty.drawn import Drawn, fresh_draws
 from widemargin.uncertainty.network import Network, check_is_network, check_network
 
@@ -49,14 +49,14 @@ class Step(nn.Module):
         self.method = method
         self.processes = processes
 
-    def forward(self, inputs: Points, labels: Labels, moved: Moved | None, share: Share) -> Tensor:
+    def forward(self, inputs: Points, labels: Labels, moved: Moved | None, shard: Shard) -> Tensor:
         replicas = self.network.replicas
         if moved is None:
             logits = cache(lambda: self.network.logits(self.network.encode(inputs)))
             mean = clean_loss(Pair(labels, logits, logits)).mean()
-            return mean * replicas * share.weight + self.network.penalty()
-        weights = share.of(self.method.weights(self.processes.gathered(moved.way, share), replicas))
-        return self.method.loss(self.network, inputs, labels, moved, weights * share.among)
+            return mean * replicas * shard.weight + self.network.penalty()
+        weights = shard.of(self.method.weights(self.processes.gathered(moved.way, shard), replicas))
+        return self.method.loss(self.network, inputs, labels, moved, weights * shard.among)
 
 
 @dataclass(eq=False)
@@ -116,9 +116,9 @@ def continue_training(
         network.train()
         done = training.update / last
         rows = next(order)
-        share = own_share(len(rows), processes)
-        inputs, labels = examples[share.of(rows)]
-        rng = share.draws(Rng.seeded(*seeds, purpose=f"update {training.update}", device=inputs.device))
+        shard = local_shard(len(rows), processes)
+        inputs, labels = examples[shard.of(rows)]
+        rng = shard.draws(Rng.seeded(*seeds, purpose=f"update {training.update}", device=inputs.device))
         inputs = plan.augment(inputs, rng)
         clean = plan.mixed and training.update % 2 == 1
         with _own_draws(network, seeds, training.update, processes.rank):
@@ -126,7 +126,7 @@ def continue_training(
         set_lr(optimizer, plan.descent, done)
         optimizer.zero_grad()
         with _own_dropout(network, seeds, f"update {training.update}", processes.rank):
-            loss = step(inputs, labels, moved, share)
+            loss = step(inputs, labels, moved, shard)
         loss.backward()
         record = Record(training.update + 1, processes.mean(loss) / network.replicas)
         if not math.isfinite(record.loss):
@@ -162,9 +162,9 @@ def _own_dropout(network: Network, seeds: tuple[int, ...], what: str, rank: int)
     """Dropout draws from torch's global generator: lend it one of ours, and give it back as it was."""
     if not _draws(network):
         return nullcontext()
-    # A share of a batch needs masks of its own.
-    share = f", share {rank}" if rank else ""
-    return Rng.seeded(*seeds, purpose=f"dropout of {what}{share}").as_global()
+    # A shard of a batch needs masks of its own.
+    of_rank = f", share {rank}" if rank else ""
+    return Rng.seeded(*seeds, purpose=f"dropout of {what}{of_rank}").as_global()
 
 
 def _draws(network: Network) -> bool:
