@@ -136,7 +136,7 @@ ALONE = Alone()
 
 
 @contextmanager
-def as_started(device: torch.device) -> Iterator[Processes]:
+def process_group(device: torch.device) -> Iterator[Processes]:
     """As torchrun's environment says, or alone."""
     if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ["WORLD_SIZE"]) == 1:
         yield ALONE
