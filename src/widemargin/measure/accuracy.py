@@ -12,11 +12,11 @@ from widemargin.data.dataset import Examples
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.predictive import is_correct
 
-Right = Bool[Tensor, " B"]
+Mask = Bool[Tensor, " B"]
 BATCH_SIZE = 500
 
 
-def right(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) -> Right:
+def correct(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) -> Mask:
     """For every example, whether the class with the highest mean probability is its own.  The network stays as it is.
 
     An answer that is not a number is wrong.
@@ -29,10 +29,10 @@ def right(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) 
 
 def accuracy(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) -> float:
     """The share of examples that are classified right."""
-    return share(right(network, examples, rows_at_once))
+    return fraction(correct(network, examples, rows_at_once))
 
 
-def share(flags: Right) -> float:
+def fraction(flags: Mask) -> float:
     return int(flags.sum()) / len(flags)
 
 

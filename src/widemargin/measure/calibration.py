@@ -13,7 +13,7 @@ from torch import Tensor
 
 from widemargin.data.dataset import Examples
 from widemargin.data.optional import import_optional
-from widemargin.measure.accuracy import BATCH_SIZE, Right, iter_batches
+from widemargin.measure.accuracy import BATCH_SIZE, Mask, iter_batches
 from widemargin.shapes import Labels, MemberLogits, PerSample
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.predictive import (
@@ -217,9 +217,7 @@ def uncertainty_report(network: Network, inside: Examples, outside: Mapping[str,
     )
 
 
-def _scores(
-    measure: Uncertainty, known: MemberLogits, unknown: Mapping[str, Tensor], wrong: Right
-) -> UncertaintyScores:
+def _scores(measure: Uncertainty, known: MemberLogits, unknown: Mapping[str, Tensor], wrong: Mask) -> UncertaintyScores:
     inside, members = measure(known), len(known)
     elsewhere = {name: measure(logits) for name, logits in unknown.items()}
     return UncertaintyScores(
@@ -248,7 +246,7 @@ def member_logits(network: Network, examples: Examples, rows_at_once: int = BATC
     return found
 
 
-def _detection(scores: PerSample, suspect: Right, members: int) -> Detection:
+def _detection(scores: PerSample, suspect: Mask, members: int) -> Detection:
     metrics = import_optional("sklearn.metrics", "'widemargin[sklearn]'", "the area under a ROC curve")
     auroc = float(metrics.roc_auc_score(suspect.numpy(), scores.numpy()))
     return Detection(auroc, int(suspect.sum()), int((~suspect).sum()), members)
