@@ -162,7 +162,7 @@ def test_one_member_has_no_mutual_information() -> None:
 def test_uncertainties_rank_like_what_they_are_the_logs_of() -> None:
     network, examples = random_case(members=3, scale=1.0)
     answers = log_mean_prob(network.answers.detach())
-    by_entropy = uncertainty(network, examples, UNCERTAINTIES["entropy"], rows_at_once=7)
+    by_entropy = uncertainty(network, examples, UNCERTAINTIES["entropy"], batch_size=7)
     assert torch.equal(by_entropy.argsort(), entropy(answers).argsort())
     by_ratio = uncertainty(network, examples, UNCERTAINTIES["variation ratio"])
     assert torch.equal(by_ratio.argsort(), (-answers.max(-1).values).argsort())

@@ -16,30 +16,30 @@ Mask = Bool[Tensor, " B"]
 BATCH_SIZE = 500
 
 
-def correct(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) -> Mask:
+def correct(network: Network, examples: Examples, batch_size: int = BATCH_SIZE) -> Mask:
     """For every example, whether the class with the highest mean probability is its own.  The network stays as it is.
 
     An answer that is not a number is wrong.
     """
     with torch.no_grad(), in_eval_mode(network):
         return torch.cat(
-            [is_correct(network(inputs), labels) for _, inputs, labels in iter_batches(examples, rows_at_once)]
+            [is_correct(network(inputs), labels) for _, inputs, labels in iter_batches(examples, batch_size)]
         )
 
 
-def accuracy(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) -> float:
+def accuracy(network: Network, examples: Examples, batch_size: int = BATCH_SIZE) -> float:
     """The share of examples that are classified right."""
-    return fraction(correct(network, examples, rows_at_once))
+    return fraction(correct(network, examples, batch_size))
 
 
 def fraction(flags: Mask) -> float:
     return int(flags.sum()) / len(flags)
 
 
-def iter_batches(examples: Examples, rows_at_once: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def iter_batches(examples: Examples, batch_size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Row numbers, inputs and labels, in order and in bounded memory."""
     if examples.partly:
         raise ValueError("to measure, every row must have a label, got some without (-1): take dataset.labelled()")
-    for rows in torch.arange(len(examples)).split(rows_at_once):
+    for rows in torch.arange(len(examples)).split(batch_size):
         inputs, labels = examples[rows]
         yield rows, inputs, labels

@@ -13,7 +13,7 @@ from widemargin.data.dataset import Dataset
 from widemargin.uncertainty.network import Network, in_eval_mode
 
 Array = NDArray[np.float64]
-_ROWS_AT_ONCE = 65_536
+_BATCH_SIZE = 65_536
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def log_probs(network: Network, points: Array) -> Array:
     parameter = next(network.parameters())
     flat = torch.as_tensor(points.reshape(-1, points.shape[-1]), dtype=parameter.dtype, device=parameter.device)
     with torch.no_grad(), in_eval_mode(network):
-        answers = torch.cat([network(rows) for rows in flat.split(_ROWS_AT_ONCE)])
+        answers = torch.cat([network(rows) for rows in flat.split(_BATCH_SIZE)])
     return np.asarray(answers.double().cpu().numpy().reshape(*points.shape[:-1], -1))
 
 

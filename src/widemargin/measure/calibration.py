@@ -111,13 +111,13 @@ class Detection:
         return self.positives + self.negatives
 
 
-def calibration(network: Network, examples: Examples, bins: int = BINS, rows_at_once: int = BATCH_SIZE) -> Calibration:
+def calibration(network: Network, examples: Examples, bins: int = BINS, batch_size: int = BATCH_SIZE) -> Calibration:
     """Of the members' mean probability.  The network stays as it is.
 
     Likelihood and Brier score are a line each: scikit-learn's log_loss clips at 1e-16, so a network that is surely
     wrong would look better than it is, and its Brier score knows two classes only before version 1.7.
     """
-    return _calibration(member_logits(network, examples, rows_at_once), examples.labels.cpu(), bins)
+    return _calibration(member_logits(network, examples, batch_size), examples.labels.cpu(), bins)
 
 
 def _calibration(logits: MemberLogits, labels: Labels, bins: int = BINS) -> Calibration:
@@ -153,10 +153,10 @@ def reliability(confidence: Array, right: Array, bins: int = BINS) -> Bins:
 
 
 def uncertainty(
-    network: Network, examples: Examples, measure: Uncertainty = log_entropy, rows_at_once: int = BATCH_SIZE
+    network: Network, examples: Examples, measure: Uncertainty = log_entropy, batch_size: int = BATCH_SIZE
 ) -> PerSample:
     """How unsure the network is of each example, in double precision.  The network stays as it is."""
-    return measure(member_logits(network, examples, rows_at_once))
+    return measure(member_logits(network, examples, batch_size))
 
 
 def misclassification_detection(network: Network, examples: Examples, measure: Uncertainty = log_entropy) -> Detection:
@@ -234,12 +234,12 @@ def _scores(measure: Uncertainty, known: MemberLogits, unknown: Mapping[str, Ten
     )
 
 
-def member_logits(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) -> MemberLogits:
+def member_logits(network: Network, examples: Examples, batch_size: int = BATCH_SIZE) -> MemberLogits:
     """All answers at once, in double precision: probabilities near 1 are what calibration is about."""
     if network.replicas != 1:
         raise ValueError(f"calibration is that of one network, got {network.replicas} replicas: split them first")
     with torch.no_grad(), in_eval_mode(network):
-        answers = [network.logits(network.encode(inputs)) for _, inputs, _ in iter_batches(examples, rows_at_once)]
+        answers = [network.logits(network.encode(inputs)) for _, inputs, _ in iter_batches(examples, batch_size)]
     found = torch.cat(answers, 1).double().cpu()
     if not found.isfinite().all():
         raise ValueError("the network must return finite logits to be calibrated, got NaN or infinity")

@@ -21,9 +21,9 @@ class Neighbors:
 
 
 def nearest_of_another_class(
-    examples: Dataset, rows_at_once: int = 512, tick: Callable[[int], None] = lambda done: None
+    examples: Dataset, batch_size: int = 512, tick: Callable[[int], None] = lambda done: None
 ) -> Neighbors:
-    """Exact Euclidean nearest neighbours, in blocks: memory is `rows_at_once` times the number of examples.
+    """Exact Euclidean nearest neighbours, in blocks: memory is `batch_size` times the number of examples.
 
     Blocks find the neighbour by |a|^2 - 2ab + |b|^2, which cancels for near pairs; the distance itself is then taken of
     the difference, in double precision.
@@ -34,24 +34,24 @@ def nearest_of_another_class(
     everything -= everything.mean(0)
     squares = (everything**2).sum(1)
     found = torch.empty(len(examples), dtype=torch.int64)
-    for start in range(0, len(examples), rows_at_once):
-        block = slice(start, start + rows_at_once)
+    for start in range(0, len(examples), batch_size):
+        block = slice(start, start + batch_size)
         # The row's own square does not change who is nearest.
         scores = torch.addmm(squares, everything[block], everything.T, alpha=-2)
         scores[examples.labels[block, None] == examples.labels] = torch.inf
         found[block] = scores.argmin(1)
-        tick(min(start + rows_at_once, len(examples)))
+        tick(min(start + batch_size, len(examples)))
     distance = torch.cat(
         [
             torch.linalg.vector_norm(everything[rows].double() - everything[found[rows]].double(), dim=1)
-            for rows in torch.arange(len(examples)).split(rows_at_once)
+            for rows in torch.arange(len(examples)).split(batch_size)
         ]
     )
     return Neighbors(distance, found)
 
 
 def nearest_of_another_class_linf(
-    examples: Dataset, rows_at_once: int = 128, tick: Callable[[int], None] = lambda done: None
+    examples: Dataset, batch_size: int = 128, tick: Callable[[int], None] = lambda done: None
 ) -> Neighbors:
     """Exact nearest neighbours in l-infinity, in blocks.
 
@@ -61,8 +61,8 @@ def nearest_of_another_class_linf(
     _check_classes(examples)
     levels = [level.flatten(1) for level in _coarse_to_fine(examples.points)]
     distance, neighbor = torch.empty(len(examples)), torch.empty(len(examples), dtype=torch.int64)
-    for start in range(0, len(examples), rows_at_once):
-        block = torch.arange(start, min(start + rows_at_once, len(examples)))
+    for start in range(0, len(examples), batch_size):
+        block = torch.arange(start, min(start + batch_size, len(examples)))
         # Means are rounded: what they say must not be more than what is.
         bound = torch.cdist(levels[0][block], levels[0], p=torch.inf) - _ROUNDING
         bound[examples.labels[block, None] == examples.labels] = torch.inf

@@ -14,7 +14,7 @@ from widemargin.training.loop import Training
 from widemargin.training.plan import Plan
 from widemargin.uncertainty.network import Network
 
-_ROWS_AT_ONCE = 256
+_BATCH_SIZE = 256
 
 
 def averaged_network(training: Training, examples: Examples, plan: Plan) -> Network:
@@ -26,7 +26,7 @@ def averaged_network(training: Training, examples: Examples, plan: Plan) -> Netw
     if plan.average.recounts:
         # Train mode draws dropout from the global generator: lend it one that depends on nothing.
         with Rng.seeded(0, purpose="batch-norm of an average").as_global():
-            update_bn(_inputs(examples, plan.batch or _ROWS_AT_ONCE), network)
+            update_bn(_inputs(examples, plan.batch or _BATCH_SIZE), network)
     return network
 
 
