@@ -149,12 +149,12 @@ class Audit:
             {
                 "norm": self.norm,
                 "eps": ball.radius,
-                "accuracy": counted.share,
+                "accuracy": counted.fraction,
                 "n": self.n,
                 "low": counted.low,
                 "high": counted.high,
                 "attacks": list(self.led),
-                "certified": None if certified is None else certified[i].share,
+                "certified": None if certified is None else certified[i].fraction,
             }
             for i, (ball, counted) in enumerate(zip(self.question.balls, self.robust, strict=True))
             if self.attacks
@@ -169,7 +169,7 @@ class Audit:
             "asked": self.asked,
             "seed": self.question.seed,
             "draws": None if self.draws is None else asdict(self.draws),
-            "clean": self.clean.share,
+            "clean": self.clean.fraction,
             "clean_low": self.clean.low,
             "clean_high": self.clean.high,
             "robust": robust,

@@ -32,7 +32,7 @@ class Margins:
         return 1 - self.errors / len(self.margin)
 
     @property
-    def share(self) -> Array:
+    def fraction(self) -> Array:
         """Of the margin each point could have, how much it has; more than all of it does not count."""
         return np.minimum(self.margin / self.best, 1.0)
 
@@ -43,11 +43,11 @@ class Margins:
 
     @property
     def median(self) -> float:
-        return float(np.median(self.share))
+        return float(np.median(self.fraction))
 
     @property
     def mean(self) -> float:
-        return float(self.share.mean())
+        return float(self.fraction.mean())
 
 
 def margins(network: Network, cloud: Dataset, resolution: int = 301, refinements: int = 3, p: float = 2.0) -> Margins:
