@@ -15,7 +15,7 @@ from torch import Tensor
 from widemargin.measure.diagnostics import Finding
 from widemargin.measure.distance import NO_ATTACK
 from widemargin.measure.eot import Draws
-from widemargin.measure.interval import Counted, wilson
+from widemargin.measure.interval import Proportion, wilson
 from widemargin.perturb.balls import Ball
 
 Array = NDArray[Any]
@@ -105,17 +105,17 @@ class Audit:
         return tuple(name for name in self.attacks if name not in self.failed)
 
     @property
-    def clean(self) -> Counted:
+    def clean(self) -> Proportion:
         return wilson(int((self.points["answer"] == self.points["label"]).sum()), self.n)
 
     @property
-    def robust(self) -> tuple[Counted, ...]:
+    def robust(self) -> tuple[Proportion, ...]:
         if not self.attacks:
-            return (Counted(0, self.n, 0.0, 1.0),) * len(self.question.balls)
+            return (Proportion(0, self.n, 0.0, 1.0),) * len(self.question.balls)
         return tuple(wilson(int((self.points["breaks"] > i).sum()), self.n) for i in range(len(self.question.balls)))
 
     @property
-    def certified(self) -> tuple[Counted, ...] | None:
+    def certified(self) -> tuple[Proportion, ...] | None:
         if bool(np.isnan(self.points["certified"]).any()):
             return None
         return tuple(

@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 
 @dataclass(frozen=True)
-class Counted:
+class Proportion:
     """A fraction of n, and between which bounds the fraction of all lies."""
 
     count: int
@@ -23,7 +23,7 @@ class Counted:
         return f"{self.fraction:.4f} [{self.low:.4f}, {self.high:.4f}] (n = {self.n})"
 
 
-def wilson(count: int, n: int, level: float = 0.95) -> Counted:
+def wilson(count: int, n: int, level: float = 0.95) -> Proportion:
     """Wilson's score interval (1927): right also for fractions of 0 and 1, where count +- two deviations is empty."""
     if not 0 <= count <= n or n < 1:
         raise ValueError(f"count must be in 0..n and n at least 1, got {count} of {n}")
@@ -34,4 +34,4 @@ def wilson(count: int, n: int, level: float = 0.95) -> Counted:
     middle = (fraction + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * (fraction * (1 - fraction) / n + z**2 / (4 * n**2)) ** 0.5
     # At 0 and 1 the bounds are exactly these; only rounding would say otherwise.
-    return Counted(count, n, 0.0 if count == 0 else middle - half, 1.0 if count == n else middle + half)
+    return Proportion(count, n, 0.0 if count == 0 else middle - half, 1.0 if count == n else middle + half)
