@@ -61,7 +61,7 @@ def at_most(examples: Dataset, count: int, seed: int) -> Dataset:
 
 def random_splits(examples: Dataset, validation: float, test: float, seed: int) -> Splits:
     """Shares of one file, for data that comes in no parts.  Rows without a label are all for training."""
-    if examples.partly:
+    if examples.has_unlabelled:
         parts = random_splits(examples.labelled(), validation, test, seed)
         unknown = examples.take((examples.labels == UNLABELLED).nonzero()[:, 0])
         stored, labels = (

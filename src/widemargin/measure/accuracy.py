@@ -38,7 +38,7 @@ def fraction(flags: Mask) -> float:
 
 def iter_batches(examples: Examples, batch_size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Row numbers, inputs and labels, in order and in bounded memory."""
-    if examples.partly:
+    if examples.has_unlabelled:
         raise ValueError("to measure, every row must have a label, got some without (-1): take dataset.labelled()")
     for rows in torch.arange(len(examples)).split(batch_size):
         inputs, labels = examples[rows]
