@@ -1,4 +1,4 @@
-"""Which network answers: the one that is trained, or the average of what it has been?"""
+"""Weight averages: the network to evaluate, with batch-norm statistics recomputed where the average needs that."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BATCH_SIZE = 256
 
 
 def averaged_network(training: Training, examples: Examples, plan: Plan) -> Network:
-    """What to measure and to keep: the average as soon as there is one, with batch-norm statistics that are its own."""
+    """The network to evaluate and save: the average as soon as there is one, with its own batch-norm statistics."""
     if training.average is None or int(training.average.n_averaged) == 0:
         return training.network
     network = training.average.module
