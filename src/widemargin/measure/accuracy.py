@@ -1,4 +1,4 @@
-"""How often is a network right?"""
+"""Clean accuracy, and batches to measure on."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BATCH_SIZE = 500
 
 
 def correct(network: Network, examples: Examples, batch_size: int = BATCH_SIZE) -> Mask:
-    """For every example, whether the class with the highest mean probability is its own.  The network stays as it is.
+    """Whether each example is classified correctly, by the highest mean probability.  The network is unchanged.
 
-    An answer that is not a number is wrong.
+    NaN logits count as misclassified.
     """
     with torch.no_grad(), in_eval_mode(network):
         return torch.cat(
@@ -28,7 +28,7 @@ def correct(network: Network, examples: Examples, batch_size: int = BATCH_SIZE) 
 
 
 def accuracy(network: Network, examples: Examples, batch_size: int = BATCH_SIZE) -> float:
-    """The share of examples that are classified right."""
+    """The fraction of examples that are classified correctly."""
     return fraction(correct(network, examples, batch_size))
 
 

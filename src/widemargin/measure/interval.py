@@ -1,4 +1,4 @@
-"""How sure is a fraction that was counted on a sample?"""
+"""Confidence intervals of proportions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 @dataclass(frozen=True)
 class Proportion:
-    """A fraction of n, and between which bounds the fraction of all lies."""
+    """`count` of n, and a confidence interval of the fraction."""
 
     count: int
     n: int
@@ -24,7 +24,7 @@ class Proportion:
 
 
 def wilson(count: int, n: int, level: float = 0.95) -> Proportion:
-    """Wilson's score interval (1927): right also for fractions of 0 and 1, where count +- two deviations is empty."""
+    """Wilson's score interval (1927): valid also for fractions of 0 and 1, where count +- two deviations is empty."""
     if not 0 <= count <= n or n < 1:
         raise ValueError(f"count must be in 0..n and n at least 1, got {count} of {n}")
     if not 0 < level < 1:
