@@ -1,17 +1,17 @@
-"""A method of your own: climb your own idea of doubt, and train on where that leads."""
+"""A method of your own: maximise your own measure of uncertainty, and train on the perturbed points."""
 
 import widemargin as wm
 
 
 @wm.objective
-def doubt(pair: wm.Pair):
+def ambiguity(pair: wm.Pair):
     """Minus the lead of the first class over the second: 0 on the boundary."""
     best_two = pair.perturbed().log_softmax(-1).mean(0).topk(2, -1).values
     return -(best_two[:, 0] - best_two[:, 1])
 
 
 def main(updates: int = 1_000) -> wm.Margins:
-    search = wm.Search(doubt, wm.L2(0.3, wm.OPEN), wm.Ascent(wm.Uniform(1, 10), wm.Steepest(0.03)))
+    search = wm.Search(ambiguity, wm.L2(0.3, wm.OPEN), wm.Ascent(wm.Uniform(1, 10), wm.Steepest(0.03)))
     method = wm.Method(search, wm.clean_loss + 0.5 * wm.perturbed_loss)
     print(method)
 

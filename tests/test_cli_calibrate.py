@@ -9,7 +9,7 @@ from widemargin.data.images import ImageSet
 from widemargin.data.local import LocalData, Npz
 from widemargin.data.resize import resize
 from widemargin.io.load import load_model
-from widemargin.measure.calibration import UNCERTAINTIES, calibration, outside_from_inside
+from widemargin.measure.calibration import UNCERTAINTIES, calibration, ood_detection
 
 pytest.importorskip("sklearn")
 
@@ -33,11 +33,11 @@ def test_calibrate_tells_and_writes(capsys: pytest.CaptureFixture[str]) -> None:
     network, tests = load_model("here").network, ImageSet("digits").draw().test
     expected = calibration(network, tests)
     assert (written["n"], written["members"], written["accuracy"]) == (360, 2, expected.accuracy)
-    assert written["nll"] == pytest.approx(expected.negative_log_likelihood)
+    assert written["nll"] == pytest.approx(expected.nll)
     assert sum(written["bins"]["count"]) == 360
     assert list(written["auroc"]) == list(UNCERTAINTIES)
     foreign = resize(LocalData(Npz("noise.npz")).draw().test, (1, 8, 8))
-    by_information = outside_from_inside(network, tests, foreign, UNCERTAINTIES["mutual information"])
+    by_information = ood_detection(network, tests, foreign, UNCERTAINTIES["mutual information"])
     found = written["auroc"]["mutual information"]["noise.npz from inside"]
     assert found == {"auroc": pytest.approx(by_information.auroc), "suspects": 12, "others": 360}
     assert written["notes"] == ["noise.npz was 16 x 16 in colour and is scaled (bilinear) to 8 x 8."]

@@ -43,10 +43,10 @@ def test_parts_measure_on_labels_alone_and_train_on_all() -> None:
     write_csv()
     parts = LocalData(Table("own.csv")).draw()
     assert [len(parts.train), len(parts.validation), len(parts.test)] == [42 + ROWS - KNOWN, 6, 12]
-    assert parts.train.partly
+    assert parts.train.has_unlabelled
     assert int((parts.train.labels == UNLABELLED).sum()) == ROWS - KNOWN
-    assert not parts.validation.partly
-    assert not parts.test.partly
+    assert not parts.validation.has_unlabelled
+    assert not parts.test.has_unlabelled
     assert UNLABELLED not in parts.test.labels
     whole = parts.train.labelled()
     assert len(whole) == 42
@@ -86,7 +86,7 @@ def test_npz_says_by_nan_or_by_a_number_of_ones_choice(capsys: pytest.CaptureFix
     hidden = np.where(np.arange(ROWS) < KNOWN, CLASSES, -1)
     np.savez("own.npz", x=POINTS, y=hidden)
     np.savez("nan.npz", x=POINTS, y=np.where(hidden < 0, np.nan, hidden))
-    assert not Npz("own.npz").read().partly
+    assert not Npz("own.npz").read().has_unlabelled
     assert Npz("own.npz").read().names == (-1, 0, 1)
     by_number, by_nan = Npz("own.npz", unlabelled=-1).read(), Npz("nan.npz").read()
     assert by_number.names == by_nan.names == (0, 1)

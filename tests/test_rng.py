@@ -53,11 +53,11 @@ def test_bad_seeds_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["uniform", "normal", "integers"])
 def test_shares_of_a_draw_are_the_whole_draw(kind: str) -> None:
-    shares = [range(3), range(3, 7), range(7, 11)]
-    together = torch.cat([draw(kind, Rng.seeded(3).for_share(share, 11), len(share)) for share in shares])
+    shards = [range(3), range(3, 7), range(7, 11)]
+    together = torch.cat([draw(kind, Rng.seeded(3).for_shard(shard, 11), len(shard)) for shard in shards])
     assert torch.equal(together, draw(kind, Rng.seeded(3), 11))
 
 
 def test_a_share_has_a_draw_for_each_of_its_rows() -> None:
-    with pytest.raises(ValueError, match=r"^several processes must each draw for the 4 rows of their share, got 1"):
-        Rng.seeded(3).for_share(range(3, 7), 11).integers(1, 9, 1)
+    with pytest.raises(ValueError, match=r"^several processes must each draw for the 4 rows of their shard, got 1"):
+        Rng.seeded(3).for_shard(range(3, 7), 11).integers(1, 9, 1)

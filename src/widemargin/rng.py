@@ -15,17 +15,17 @@ from torch import Generator, Tensor
 class Rng:
     """One generator per network; with several replicas, each fills its own block of rows.
 
-    A network's draws therefore do not depend on how many others are trained beside it.  A process that has a share of a
+    A network's draws therefore do not depend on how many others are trained beside it.  A process that has a shard of a
     batch draws for the whole batch and keeps its own rows: together they draw what one would.
     """
 
     generators: tuple[Generator, ...]
-    share: range | None = None
+    shard: range | None = None
     whole: int = 0
 
-    def for_share(self, share: range, whole: int) -> Rng:
+    def for_shard(self, shard: range, whole: int) -> Rng:
         """For these rows of a batch of so many."""
-        return replace(self, share=share, whole=whole)
+        return replace(self, shard=shard, whole=whole)
 
     @classmethod
     def seeded(cls, *seeds: int, purpose: str = "", device: torch.device | str = "cpu") -> Rng:
@@ -66,17 +66,17 @@ class Rng:
 
     def _all(self, rows: int) -> int:
         """How many are drawn where so many are asked for."""
-        if self.share is None:
+        if self.shard is None:
             return rows
-        if rows != len(self.share):
+        if rows != len(self.shard):
             raise ValueError(
-                f"several processes must each draw for the {len(self.share)} rows of their share, got {rows} rows: "
+                f"several processes must each draw for the {len(self.shard)} rows of their shard, got {rows} rows: "
                 "train in one process"
             )
         return self.whole
 
     def _own(self, drawn: Tensor) -> Tensor:
-        return drawn if self.share is None else drawn[self.share.start : self.share.stop]
+        return drawn if self.shard is None else drawn[self.shard.start : self.shard.stop]
 
     def _block(self, rows: int) -> int:
         size, rest = divmod(rows, len(self.generators))

@@ -107,7 +107,7 @@ def _table(found: Mapping[str, Sequence[Arrays]]) -> Table:
                 name,
                 _listed([margin.errors for margin in measured]),
                 mean_std([margin.accuracy * 100 for margin in measured], 1),
-                mean_std([float(np.mean(margin.share > 0.5)) for margin in measured]),
+                mean_std([float(np.mean(margin.fraction > 0.5)) for margin in measured]),
                 mean_std(agreements(own, found[CLEAN])),
             )
         )

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from widemargin.data.dataset import Splits
-from widemargin.measure.accuracy import right
+from widemargin.measure.accuracy import correct
 from widemargin.measure.robustness import pgd_attack
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import L2, Linf
@@ -44,7 +44,7 @@ class LongWalk:
     def __call__(self, network: Network, parts: Splits) -> Numbers:
         tests = parts.test
         some = tests.take(torch.arange(min(500, len(tests))))
-        known = tests.take(right(network, some).nonzero()[: self.images, 0])
+        known = tests.take(correct(network, some).nonzero()[: self.images, 0])
         inputs, labels = known[torch.arange(len(known))]
         everywhere = Linf(1.0)
         climbs = {

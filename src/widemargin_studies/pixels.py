@@ -11,7 +11,7 @@ from widemargin.data.augment import CropFlip
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet
 from widemargin.data.splits import at_most
-from widemargin.measure.accuracy import Right, accuracy, share
+from widemargin.measure.accuracy import Mask, accuracy, fraction
 from widemargin.measure.autoattack import autoattack
 from widemargin.measure.robustness import pgd_attack, robust
 from widemargin.method import Method
@@ -207,10 +207,10 @@ class Robustness:
         some = at_most(parts.test, self.attacked, _ATTACKED_SEED)
         found: dict[str, Any] = {"n": len(parts.test), "attacked": len(some), "clean": accuracy(network, parts.test)}
         standing = {repr(ball): self._standing(network, some, ball) for ball in self.balls}
-        found |= {ball: share(flags) for ball, flags in standing.items()}
+        found |= {ball: fraction(flags) for ball, flags in standing.items()}
         return Numbers(found, {ball: flags.numpy() for ball, flags in standing.items()})
 
-    def _standing(self, network: Network, some: Dataset, ball: Ball) -> Right:
+    def _standing(self, network: Network, some: Dataset, ball: Ball) -> Mask:
         if self.standard_attack:
             return autoattack(network, some, ball).standing
         return robust(network, some, pgd_attack(ball, ball.radius / 8, 20))

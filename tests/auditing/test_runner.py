@@ -427,7 +427,7 @@ def test_the_page_has_every_part(whole: Audit) -> None:
     texts.feed(page(found).html())
     for words in ("Accuracy", "Points broken by each attack", "Margins", "Class by class", "proven lower bound"):
         assert words in texts.cells
-    assert f"{100 * found.robust[0].share:.1f} %" in texts.cells
+    assert f"{100 * found.robust[0].fraction:.1f} %" in texts.cells
     # Points that are no images have no pictures of themselves.
     assert texts.images == 2
 

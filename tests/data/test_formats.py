@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_files import cifar_bytes, classes, idx_bytes, pictures, write_svhn
 from numpy.typing import NDArray
 
+from made_files import cifar_bytes, classes, idx_bytes, pictures, write_svhn
 from widemargin.data.formats import File, cifar10, cifar100, idx, idx_pair, svhn
 
 

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from made_files import IDX_NAMES, cifar_bytes, classes, pictures, write_idx
 
+from made_files import IDX_NAMES, cifar_bytes, classes, pictures, write_idx
 from widemargin.data import sources
 from widemargin.data.download import Remote
 from widemargin.data.formats import File, cifar100, idx_pair

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from made_files import classes, pictures
 from PIL import Image
 
+from made_files import classes, pictures
 from widemargin.data.local import ImageFolder, LocalData, Npz, Table
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as some
 from torch import Tensor
 
 from widemargin.data.dataset import Dataset, Origin
-from widemargin.data.splits import at_most, held_out, published_parts, shared_parts, stratified
+from widemargin.data.splits import at_most, held_out, published_splits, random_splits, stratified
 from widemargin.rng import Rng
 
 
@@ -52,7 +52,7 @@ def test_held_out_and_the_rest_are_everything() -> None:
     ],
 )
 def test_published_counts(count: int, validation: int, fraction: float, trained: int) -> None:
-    parts = published_parts(_numbers(count), _numbers(10), validation, fraction, seed=42)
+    parts = published_splits(_numbers(count), _numbers(10), validation, fraction, seed=42)
     assert (len(parts.train), len(parts.validation), len(parts.test)) == (trained, validation, 10)
     seen = torch.cat([parts.train.stored, parts.validation.stored])
     assert len(seen.unique()) == trained + validation
@@ -63,7 +63,7 @@ def test_published_counts(count: int, validation: int, fraction: float, trained:
 
 def test_the_seed_decides_and_validation_is_the_same_for_every_fraction() -> None:
     def drawn(fraction: float, seed: int) -> list[Tensor]:
-        parts = published_parts(_numbers(1000), _numbers(10), 100, fraction, seed)
+        parts = published_splits(_numbers(1000), _numbers(10), 100, fraction, seed)
         return [parts.train.stored, parts.validation.stored]
 
     assert all(map(torch.equal, drawn(0.05, 42), drawn(0.05, 42)))
@@ -72,7 +72,7 @@ def test_the_seed_decides_and_validation_is_the_same_for_every_fraction() -> Non
 
 
 def test_the_low_data_rows_stay_what_they_are() -> None:
-    parts = published_parts(_numbers(50_000), _numbers(10), 5_000, 0.05, seed=42)
+    parts = published_splits(_numbers(50_000), _numbers(10), 5_000, 0.05, seed=42)
     assert parts.train.stored[:5, 0].tolist() == [28, 41, 49, 73, 110]
     assert parts.validation.stored[:5, 0].tolist() == [0, 5, 7, 10, 11]
 
@@ -80,7 +80,7 @@ def test_the_low_data_rows_stay_what_they_are() -> None:
 @pytest.mark.parametrize("fraction", [0.95, 1e-9])
 def test_a_fraction_that_cannot_be_is_refused(fraction: float) -> None:
     with pytest.raises(ValueError, match=r"1\.\.900 of the training images"):
-        published_parts(_numbers(1000), _numbers(10), 100, fraction, seed=0)
+        published_splits(_numbers(1000), _numbers(10), 100, fraction, seed=0)
 
 
 def test_at_most() -> None:
@@ -90,7 +90,7 @@ def test_at_most() -> None:
 
 
 def test_shared_parts() -> None:
-    parts = shared_parts(_numbers(200), validation=0.1, test=0.25, seed=1)
+    parts = random_splits(_numbers(200), validation=0.1, test=0.25, seed=1)
     assert [len(part) for part in (parts.train, parts.validation, parts.test)] == [130, 20, 50]
     assert len(torch.cat([parts.train.stored, parts.validation.stored, parts.test.stored]).unique()) == 200
 
@@ -98,17 +98,17 @@ def test_shared_parts() -> None:
 @pytest.mark.parametrize(("validation", "test"), [(0.0, 0.5), (0.5, 0.0), (0.5, 0.5), (-0.1, 0.2), (0.1, 1.2)])
 def test_shares_that_leave_a_part_empty_are_refused(validation: float, test: float) -> None:
     with pytest.raises(ValueError, match="the shares must be above 0"):
-        shared_parts(_numbers(200), validation, test, seed=1)
+        random_splits(_numbers(200), validation, test, seed=1)
 
 
 def test_shares_of_too_few_examples_are_refused() -> None:
     with pytest.raises(ValueError, match=r"validation part must have at least one example, got 0\.01 of 20"):
-        shared_parts(_numbers(20), 0.01, 0.5, seed=1)
+        random_splits(_numbers(20), 0.01, 0.5, seed=1)
 
 
 def test_global_randomness_is_left_alone() -> None:
     before = torch.random.get_rng_state()
-    shared_parts(_numbers(100), 0.1, 0.1, seed=0)
+    random_splits(_numbers(100), 0.1, 0.1, seed=0)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 

@@ -102,14 +102,14 @@ def test_parquet_of_categories(tmp_path: Path) -> None:
 )
 def test_an_empty_cell_is_no_label(tmp_path: Path, labels: list[object], names: tuple[object, ...]) -> None:
     read = _parquet(tmp_path, {"a": [1.0, 2.0, 3.0, 4.0], "label": labels})
-    assert read.partly
+    assert read.has_unlabelled
     assert read.names == names
     assert read.labels.tolist() == [1, UNLABELLED, 0, 1]
     assert read.known.tolist() == [0, 2, 3]
     if isinstance(labels[0], str | int):
         cells = ["" if label is None else str(int(label) if isinstance(label, bool) else label) for label in labels]
         other = _csv(tmp_path, "a,label\n" + "".join(f"{i + 1},{cell}\n" for i, cell in enumerate(cells)))
-        assert (other.names, other.labels.tolist(), other.partly) == (names, read.labels.tolist(), True)
+        assert (other.names, other.labels.tolist(), other.has_unlabelled) == (names, read.labels.tolist(), True)
 
 
 def test_parquet_and_csv_agree(tmp_path: Path) -> None:

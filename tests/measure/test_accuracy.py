@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import Dataset, Rng, Single, at_input
-from widemargin.measure.accuracy import accuracy, right
+from widemargin.measure.accuracy import accuracy, correct
 
 POINTS = Rng.seeded(0).uniform(torch.empty(50, 4))
 LABELS = torch.arange(50) % 3
@@ -18,9 +18,9 @@ def network() -> Single:
         )
 
 
-def test_it_counts_what_is_right() -> None:
+def test_correct_and_accuracy() -> None:
     one = network().eval()
-    found = right(one, Dataset(POINTS, LABELS))
+    found = correct(one, Dataset(POINTS, LABELS))
     assert found.tolist() == (one(POINTS).argmax(-1) == LABELS).tolist()
     assert accuracy(one, Dataset(POINTS, LABELS)) == found.sum().item() / 50
 
@@ -29,7 +29,7 @@ def test_it_counts_what_is_right() -> None:
 def test_batch_size_and_mode_do_not_matter_and_the_network_stays_as_it_is(rows: int) -> None:
     one = network().train()
     before = copy.deepcopy(one.state_dict())
-    assert torch.equal(right(one, Dataset(POINTS, LABELS), rows), right(one, Dataset(POINTS, LABELS)))
+    assert torch.equal(correct(one, Dataset(POINTS, LABELS), rows), correct(one, Dataset(POINTS, LABELS)))
     assert all(module.training for module in one.modules())
     assert all(torch.equal(value, before[name]) for name, value in one.state_dict().items())
 

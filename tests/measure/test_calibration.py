@@ -12,11 +12,11 @@ from widemargin.measure.accuracy import accuracy
 from widemargin.measure.calibration import (
     UNCERTAINTIES,
     calibration,
-    outside_from_inside,
+    misclassification_detection,
+    ood_detection,
     reliability,
     uncertainty,
     uncertainty_report,
-    wrong_from_right,
 )
 from widemargin.networks.mlp import MLP
 from widemargin.perturb.objectives import CLIMBED
@@ -69,8 +69,8 @@ def test_expected_calibration_error_by_hand() -> None:
     # Two answers of .9, one of them right; two of .6, both right: (2 |.5 - .9| + 2 |1 - .6|) / 4.
     found = reliability(np.array([0.9, 0.9, 0.6, 0.6]), np.array([True, False, True, True]), bins=5)
     assert found.count.tolist() == [0, 0, 2, 0, 2]
-    assert found.expected_error == pytest.approx(0.4)
-    assert found.largest_error == pytest.approx(0.4)
+    assert found.ece == pytest.approx(0.4)
+    assert found.mce == pytest.approx(0.4)
     assert found.accuracy[[2, 4]].tolist() == [1.0, 0.5]
     assert np.isnan(found.confidence[[0, 1, 3]]).all()
     assert found.n == 4
@@ -78,8 +78,8 @@ def test_expected_calibration_error_by_hand() -> None:
 
 def test_opposite_errors_in_one_bin_cancel_and_in_two_do_not() -> None:
     sure, right = np.array([0.7, 0.95]), np.array([True, False])
-    assert reliability(sure, right, bins=1).expected_error == pytest.approx(abs(0.5 - 0.825))
-    assert reliability(sure, right, bins=10).expected_error == pytest.approx((0.3 + 0.95) / 2)
+    assert reliability(sure, right, bins=1).ece == pytest.approx(abs(0.5 - 0.825))
+    assert reliability(sure, right, bins=10).ece == pytest.approx((0.3 + 0.95) / 2)
 
 
 def test_an_edge_belongs_to_the_bin_below_and_0_and_1_to_the_outermost() -> None:
@@ -91,9 +91,9 @@ def test_an_edge_belongs_to_the_bin_below_and_0_and_1_to_the_outermost() -> None
 def test_a_network_as_right_as_it_is_sure_is_calibrated() -> None:
     network = answering([[0.8, 0.2]] * 5)
     found = calibration(network, rows([0, 0, 0, 0, 1]))
-    assert found.expected_error == pytest.approx(0, abs=1e-12)
+    assert found.ece == pytest.approx(0, abs=1e-12)
     assert (found.n, found.members, found.accuracy) == (5, 1, 0.8)
-    assert found.negative_log_likelihood == pytest.approx(-0.8 * math.log(0.8) - 0.2 * math.log(0.2))
+    assert found.nll == pytest.approx(-0.8 * math.log(0.8) - 0.2 * math.log(0.2))
     assert found.brier == pytest.approx(0.8 * 2 * 0.2**2 + 0.2 * 2 * 0.8**2)
     assert len(found.bins.count) == 15
 
@@ -106,7 +106,7 @@ def test_likelihood_and_brier_score_are_scikit_learns(members: int) -> None:
     found = calibration(network, examples)
     assert found.members == members
     assert found.accuracy == accuracy(network, examples)
-    assert found.negative_log_likelihood == pytest.approx(metrics.log_loss(examples.labels, probs))
+    assert found.nll == pytest.approx(metrics.log_loss(examples.labels, probs))
     truth = np.eye(4)[examples.labels.numpy()]
     assert found.brier == pytest.approx(4 * metrics.mean_squared_error(truth, probs))
 
@@ -122,23 +122,23 @@ def test_the_bins_are_scikit_learns() -> None:
     np.testing.assert_allclose(found.accuracy[filled], accuracies)
     np.testing.assert_allclose(found.confidence[filled], confidences)
     share = found.count[filled] / 1000
-    assert found.expected_error == pytest.approx(float((np.abs(accuracies - confidences) * share).sum()))
+    assert found.ece == pytest.approx(float((np.abs(accuracies - confidences) * share).sum()))
 
 
 def test_a_network_that_is_surely_wrong_pays_for_all_of_it() -> None:
     # scikit-learn would stop at 36.
     network = Table(torch.tensor([[[200.0, 0.0]]]))
-    assert calibration(network, rows([1])).negative_log_likelihood == pytest.approx(200.0)
+    assert calibration(network, rows([1])).nll == pytest.approx(200.0)
 
 
 def test_wrong_answers_are_told_from_right_ones_by_hand() -> None:
     pytest.importorskip("sklearn")
     # Wrong ones are the second and the last; of the four pairs (wrong, right) three are in order.
     network = answering([[0.99, 0.01], [0.55, 0.45], [0.7, 0.3], [0.9, 0.1]])
-    found = wrong_from_right(network, rows([0, 1, 0, 1]))
-    assert (found.auroc, found.suspects, found.others, found.n, found.members) == (0.75, 2, 2, 4, 1)
+    found = misclassification_detection(network, rows([0, 1, 0, 1]))
+    assert (found.auroc, found.positives, found.negatives, found.n, found.members) == (0.75, 2, 2, 4, 1)
     with pytest.raises(ValueError, match="right and wrong answers to tell apart, got 0 wrong of 4"):
-        wrong_from_right(network, rows([0, 0, 0, 0]))
+        misclassification_detection(network, rows([0, 0, 0, 0]))
 
 
 def test_outside_is_told_from_inside_whatever_the_measure_if_it_is_more_uncertain_by_all() -> None:
@@ -148,9 +148,9 @@ def test_outside_is_told_from_inside_whatever_the_measure_if_it_is_more_uncertai
     network = Table(torch.tensor([sure + split, other[0] + other[1]]))
     inside, outside = rows([0, 0, 0]), rows([0, 0, 0], start=3)
     for measure in UNCERTAINTIES.values():
-        found = outside_from_inside(network, inside, outside, measure)
-        assert (found.auroc, found.suspects, found.others, found.members) == (1.0, 3, 3, 2)
-        assert outside_from_inside(network, outside, inside, measure).auroc == 0.0
+        found = ood_detection(network, inside, outside, measure)
+        assert (found.auroc, found.positives, found.negatives, found.members) == (1.0, 3, 3, 2)
+        assert ood_detection(network, outside, inside, measure).auroc == 0.0
 
 
 def test_one_member_has_no_mutual_information() -> None:
@@ -162,7 +162,7 @@ def test_one_member_has_no_mutual_information() -> None:
 def test_uncertainties_rank_like_what_they_are_the_logs_of() -> None:
     network, examples = random_case(members=3, scale=1.0)
     answers = log_mean_prob(network.answers.detach())
-    by_entropy = uncertainty(network, examples, UNCERTAINTIES["entropy"], rows_at_once=7)
+    by_entropy = uncertainty(network, examples, UNCERTAINTIES["entropy"], batch_size=7)
     assert torch.equal(by_entropy.argsort(), entropy(answers).argsort())
     by_ratio = uncertainty(network, examples, UNCERTAINTIES["variation ratio"])
     assert torch.equal(by_ratio.argsort(), (-answers.max(-1).values).argsort())
@@ -210,7 +210,7 @@ def test_without_scikit_learn_one_sentence_says_what_to_install(monkeypatch: pyt
     network, examples = random_case()
     assert calibration(network, examples).n == 120
     with pytest.raises(ValueError, match=r"pip install 'widemargin\[sklearn\]'"):
-        wrong_from_right(network, examples)
+        misclassification_detection(network, examples)
 
 
 def test_the_reliability_diagram_shows_every_bin_that_holds_answers() -> None:
@@ -230,18 +230,18 @@ def test_doubts_are_all_measures_at_once() -> None:
     assert list(found.by) == list(UNCERTAINTIES)
     for name, measure in UNCERTAINTIES.items():
         own = found.by[name]
-        assert own.wrong_from_right == wrong_from_right(network, inside, measure)
-        assert own.outside_from_inside == {"elsewhere": outside_from_inside(network, inside, outside, measure)}
-        assert len(own.right) == round(60 * found.calibration.accuracy)
-        assert len(own.right) + len(own.wrong) == 60
-        np.testing.assert_array_equal(own.outside["elsewhere"], uncertainty(network, outside, measure))
+        assert own.misclassification_detection == misclassification_detection(network, inside, measure)
+        assert own.ood_detection == {"elsewhere": ood_detection(network, inside, outside, measure)}
+        assert len(own.correct) == round(60 * found.calibration.accuracy)
+        assert len(own.correct) + len(own.misclassified) == 60
+        np.testing.assert_array_equal(own.ood["elsewhere"], uncertainty(network, outside, measure))
 
 
 def test_doubts_of_one_member_leave_out_what_it_has_not_and_need_no_mistakes() -> None:
     found = uncertainty_report(answering([[0.9, 0.1], [0.2, 0.8]]), rows([0, 1]), {})
     assert list(found.by) == ["entropy", "variation ratio", "gap"]
-    assert found.by["entropy"].wrong_from_right is None
-    assert found.by["entropy"].outside_from_inside == {}
+    assert found.by["entropy"].misclassification_detection is None
+    assert found.by["entropy"].ood_detection == {}
 
 
 def test_every_measure_can_be_climbed() -> None:

@@ -96,7 +96,7 @@ def test_nested_balls_say_the_same_as_each_ball_alone() -> None:
         # A place found in one ball decides others too, so nested may know more, never less than chance allows.
         assert nested.count <= int(single.standing.sum()) + 1, index
         assert nested.count >= int(single.standing.sum()) - 3, index
-    shares = [part.share for part in curve.accuracy]
+    shares = [part.fraction for part in curve.accuracy]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] > shares[-1] + 0.2
 
@@ -235,7 +235,7 @@ def test_certified_radii_are_not_attacked() -> None:
     assert helped.point_attacks < 0.6 * free.point_attacks
     far = robustness(network, cloud, BALLS, attacks, known_below=torch.full((60,), 9.0, dtype=torch.float64))
     assert far.point_attacks == 0
-    assert [part.share for part in far.accuracy] == [1.0] * 16
+    assert [part.fraction for part in far.accuracy] == [1.0] * 16
 
 
 def test_a_certificate_that_a_place_refutes_is_an_error() -> None:

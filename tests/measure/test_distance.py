@@ -10,7 +10,7 @@ from torch import nn
 from digits import conv_net
 from linear_oracle import KINDS, NORMS, Kind, known_distances
 from widemargin import L1, L2, MLP, OPEN, UNIT, Dataset, Ensemble, FromSklearn, Linf, Network, Rng, Single, at_input
-from widemargin.measure.accuracy import right
+from widemargin.measure.accuracy import correct
 from widemargin.measure.distance import NO_ATTACK, Distances, distances, shortest_attacks, starts_of
 from widemargin.measure.margin import margins
 from widemargin.perturb.bisected_apgd import BisectedAPGD
@@ -36,7 +36,7 @@ def test_for_linear_classifiers_the_answer_is_known(kind: Kind, norm: Norm) -> N
     assert np.quantile(ratio, 0.99) < 1.01
     kind.box.check(found.places)
     for rows in (1, 7, 60):
-        assert not right(network, Dataset(found.places, labels), rows).any()
+        assert not correct(network, Dataset(found.places, labels), rows).any()
 
 
 @pytest.mark.parametrize("norm", [Linf, L1])

@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from exact_margins import TABLES, Array, box_of, exact_margins, least_distance, table
 from torch import nn
 
+from exact_margins import TABLES, Array, box_of, exact_margins, least_distance, table
 from linear_oracle import NORMS, shortest_climb
 from widemargin import L1, L2, OPEN, UNIT, Box, Dataset, Linf, Rng, Single, at_input
 from widemargin.measure.distance import distances

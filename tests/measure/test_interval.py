@@ -11,7 +11,7 @@ def test_bounds_are_those_of_scipy(n: int, part: float, level: float) -> None:
     counted = wilson(round(part * n), n, level)
     known = binomtest(round(part * n), n).proportion_ci(level, method="wilson")
     assert (counted.low, counted.high) == pytest.approx((known.low, known.high), abs=1e-12)
-    assert 0 <= counted.low <= counted.share <= counted.high <= 1
+    assert 0 <= counted.low <= counted.fraction <= counted.high <= 1
 
 
 def test_a_thousand_points_at_a_half_are_three_points_wide() -> None:

@@ -105,7 +105,7 @@ def test_summaries_are_shares_of_the_best_margins() -> None:
     cloud = Dataset(torch.tensor([[-1.0, 0.0], [-3.0, 0.1], [1.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 0, 1, 1]))
     measured = margins(linear([[0.0, 0.0], [1.0, 0.0]], [0.0, 0.5]), cloud, resolution=51)
     np.testing.assert_allclose(measured.margin, [0.5, 2.5, 1.5, 2.5], atol=1e-6)
-    np.testing.assert_allclose(measured.share, [0.5, 1.0, 1.0, 1.0], atol=1e-6)
+    np.testing.assert_allclose(measured.fraction, [0.5, 1.0, 1.0, 1.0], atol=1e-6)
     assert measured.worst == pytest.approx(0.5)
     assert measured.median == pytest.approx(1.0)
     assert measured.mean == pytest.approx(3.5 / 4)

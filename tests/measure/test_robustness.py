@@ -23,7 +23,7 @@ from widemargin import (
     perturbed_log_entropy,
     perturbed_loss,
 )
-from widemargin.measure.accuracy import right
+from widemargin.measure.accuracy import correct
 from widemargin.measure.robustness import pgd_attack, robust, robust_accuracy
 from widemargin.perturb.balls import Ball
 
@@ -66,7 +66,7 @@ def test_what_is_drawn_for_an_example_does_not_depend_on_its_batch(rows: int) ->
 
 
 def test_more_restarts_leave_fewer_standing_and_none_that_was_wrong() -> None:
-    one, clean = deep(), right(deep(), CLOUD)
+    one, clean = deep(), correct(deep(), CLOUD)
     once, often = (robust(one, CLOUD, RANDOM, restarts=restarts) for restarts in (1, 8))
     assert not (once & ~clean).any()
     assert not (often & ~once).any()

@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from lines import lead, line
 from torch import Tensor
 
+from lines import lead, line
 from widemargin import (
     L1,
     L2,

@@ -3,10 +3,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from lines import line
 from torch import Tensor, nn
 
 from cases import ONE_MLP, WITH_STATE
+from lines import line
 from widemargin import (
     L1,
     L2,

@@ -81,7 +81,7 @@ def test_the_study_trains_judges_and_tells(tmp_path: Path, monkeypatch: pytest.M
     by_information = table.columns.index("outside: MI")
     assert [bool(row[by_information]) for row in table.rows] == [False, False, True, True, True, True]
     cross = report.tables[2]
-    assert cross.columns == ("UDP climbs", "entropy", "mutual information", "gap")
+    assert cross.columns == ("UDP maximises", "entropy", "mutual information", "gap")
     assert [row[0] for row in cross.rows] == ["single", "Laplace", "ensemble"]
     assert [row[2] for row in cross.rows[:2]] == ["none", "none"]
     assert len(report.verdicts) == 8

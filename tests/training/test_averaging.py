@@ -21,7 +21,7 @@ from widemargin import (
 )
 from widemargin.method import Method
 from widemargin.recipes import standard, udp, udpr
-from widemargin.training.averaging import answering
+from widemargin.training.averaging import averaged_network
 from widemargin.training.loop import Diverged
 from widemargin.training.plan import EMA, SGD, SWA, Average, NoAverage
 
@@ -57,24 +57,24 @@ def test_ema_is_the_exponential_average() -> None:
     training, (expected, *rest), plan = trained(EMA(0.7), standard())
     for later in rest:
         expected = 0.7 * expected + 0.3 * later
-    torch.testing.assert_close(weights(answering(training, CLOUD, plan)), expected)
+    torch.testing.assert_close(weights(averaged_network(training, CLOUD, plan)), expected)
 
 
 def test_swa_is_the_mean_from_its_start_on() -> None:
     training, seen, plan = trained(SWA(0.5), standard())
-    torch.testing.assert_close(weights(answering(training, CLOUD, plan)), torch.stack(seen[4:]).mean(0))
+    torch.testing.assert_close(weights(averaged_network(training, CLOUD, plan)), torch.stack(seen[4:]).mean(0))
 
 
 def test_swa_has_batch_norm_statistics_of_its_own() -> None:
     training, _, plan = trained(SWA(0.5), standard())
-    network = answering(training, CLOUD, plan)
+    network = averaged_network(training, CLOUD, plan)
     first, norm = network.head[0], network.head[1]
     hidden = torch.stack([first(points) for points in CLOUD.points.split(6)])
     torch.testing.assert_close(norm.running_mean, hidden.mean((0, 1)))
     torch.testing.assert_close(norm.running_var, hidden.var(1).mean(0))
     assert norm.momentum == 0.1
     before = torch.get_rng_state()
-    again = copy.deepcopy(answering(training, CLOUD, plan).state_dict())
+    again = copy.deepcopy(averaged_network(training, CLOUD, plan).state_dict())
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(value, network.state_dict()[name]) for name, value in again.items())
 
@@ -83,7 +83,7 @@ def test_before_an_average_begins_the_network_itself_answers() -> None:
     plan = Plan(Updates(8), Adam(0.01), average=SWA(0.5))
     training = Training.begin(fresh(), plan)
     list(islice(continue_training(training, CLOUD, standard(), plan), 3))
-    assert answering(training, CLOUD, plan) is training.network
+    assert averaged_network(training, CLOUD, plan) is training.network
 
 
 @pytest.mark.parametrize("bad", [lambda: EMA(1.0), lambda: SWA(1.0)])

@@ -48,7 +48,7 @@ from widemargin import (
 from widemargin.files import read_tensors as read
 from widemargin.networks.named import ResNetSpec
 from widemargin.shapes import Encoded, MemberLogits, Points
-from widemargin.training.processes import ALONE, Processes, Share, Together, own_share, with_whole_batch_norm
+from widemargin.training.processes import ALONE, Processes, Shard, Together, local_shard, with_whole_batch_norm
 
 WORDS = "--data digits --fraction .2 --method udpr --eps .2 --alpha .1 --steps 3 --weight 1 --augment"
 
@@ -220,14 +220,14 @@ def test_a_killed_torchrun_takes_its_processes_along(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rows", "count"), [(6, 2), (7, 2), (7, 3), (33, 2), (256, 3)])
 def test_shares_are_the_whole_batch_and_their_weights_average_to_1(rows: int, count: int) -> None:
-    shares = [own_share(rows, Together(rank, count)) for rank in range(count)]
-    assert torch.equal(torch.cat([share.of(torch.arange(rows)) for share in shares]), torch.arange(rows))
-    assert max(len(share.rows) for share in shares) - min(len(share.rows) for share in shares) <= 1
-    assert sum(share.weight for share in shares) == pytest.approx(count)
+    shards = [local_shard(rows, Together(rank, count)) for rank in range(count)]
+    assert torch.equal(torch.cat([shard.of(torch.arange(rows)) for shard in shards]), torch.arange(rows))
+    assert max(len(shard.rows) for shard in shards) - min(len(shard.rows) for shard in shards) <= 1
+    assert sum(shard.weight for shard in shards) == pytest.approx(count)
 
 
 def test_a_batch_too_small_for_its_processes_is_done_whole_by_everyone() -> None:
-    assert own_share(5, Together(2, 3)) == own_share(5, ALONE) == Share(range(5), 5)
+    assert local_shard(5, Together(2, 3)) == local_shard(5, ALONE) == Shard(range(5), 5)
 
 
 def test_several_processes_train_one_network() -> None:

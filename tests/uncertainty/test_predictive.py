@@ -1,13 +1,13 @@
 import math
 from collections.abc import Callable
 
-import exact
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import exact
 from widemargin import MLP, Ensemble
 from widemargin.uncertainty import predictive
 

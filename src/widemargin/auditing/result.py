@@ -15,7 +15,7 @@ from torch import Tensor
 from widemargin.measure.diagnostics import Finding
 from widemargin.measure.distance import NO_ATTACK
 from widemargin.measure.eot import Draws
-from widemargin.measure.interval import Counted, wilson
+from widemargin.measure.interval import Proportion, wilson
 from widemargin.perturb.balls import Ball
 
 Array = NDArray[Any]
@@ -105,17 +105,17 @@ class Audit:
         return tuple(name for name in self.attacks if name not in self.failed)
 
     @property
-    def clean(self) -> Counted:
+    def clean(self) -> Proportion:
         return wilson(int((self.points["answer"] == self.points["label"]).sum()), self.n)
 
     @property
-    def robust(self) -> tuple[Counted, ...]:
+    def robust(self) -> tuple[Proportion, ...]:
         if not self.attacks:
-            return (Counted(0, self.n, 0.0, 1.0),) * len(self.question.balls)
+            return (Proportion(0, self.n, 0.0, 1.0),) * len(self.question.balls)
         return tuple(wilson(int((self.points["breaks"] > i).sum()), self.n) for i in range(len(self.question.balls)))
 
     @property
-    def certified(self) -> tuple[Counted, ...] | None:
+    def certified(self) -> tuple[Proportion, ...] | None:
         if bool(np.isnan(self.points["certified"]).any()):
             return None
         return tuple(
@@ -149,12 +149,12 @@ class Audit:
             {
                 "norm": self.norm,
                 "eps": ball.radius,
-                "accuracy": counted.share,
+                "accuracy": counted.fraction,
                 "n": self.n,
                 "low": counted.low,
                 "high": counted.high,
                 "attacks": list(self.led),
-                "certified": None if certified is None else certified[i].share,
+                "certified": None if certified is None else certified[i].fraction,
             }
             for i, (ball, counted) in enumerate(zip(self.question.balls, self.robust, strict=True))
             if self.attacks
@@ -169,7 +169,7 @@ class Audit:
             "asked": self.asked,
             "seed": self.question.seed,
             "draws": None if self.draws is None else asdict(self.draws),
-            "clean": self.clean.share,
+            "clean": self.clean.fraction,
             "clean_low": self.clean.low,
             "clean_high": self.clean.high,
             "robust": robust,

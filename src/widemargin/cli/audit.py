@@ -34,7 +34,7 @@ from widemargin.files import Damaged, read_json, write_json, write_whole
 from widemargin.io.load import check_gradients, load_model
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
 from widemargin.report.audit_page import page
-from widemargin.training.processes import as_started
+from widemargin.training.processes import process_group
 
 
 def audit_model(words: Audit, console: rich.console.Console) -> None:
@@ -55,7 +55,7 @@ def audit_model(words: Audit, console: rich.console.Console) -> None:
     usual = folder_for(words.out, place, "audits", words.weights)
     apart = words.out is None and foreign(data, drawn, model, place)
     out = made(usual if words.out else _own_folder(usual, called, subject.examples.digest, apart))
-    with as_started(device) as started:
+    with process_group(device) as started:
         processes = patient(started)
         question = _question(balls, min(words.points, len(drawn.test)), words.seed, processes.count)
         found = _watched(subject, question, out / "audit", budget, console, processes)

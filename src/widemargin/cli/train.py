@@ -19,7 +19,7 @@ from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import PreparedRun, prepare
 from widemargin.runs.runner import Observer, Outcome, run_training
 from widemargin.runs.threads import with_threads
-from widemargin.training.processes import Processes, as_started
+from widemargin.training.processes import Processes, process_group
 
 
 def train(words: Train, console: rich.console.Console) -> None:
@@ -48,7 +48,7 @@ def device_of(name: str) -> torch.device:
 
 
 def do(task: PreparedRun, folder: RunFolder, console: rich.console.Console, tensorboard: bool, wish: Asked) -> None:
-    with as_started(next(task.network.parameters()).device) as processes, with_threads(task, folder) as task:
+    with process_group(next(task.network.parameters()).device) as processes, with_threads(task, folder) as task:
         if processes.rank > 0:
             outcome = run_training(task, folder, processes=processes, until=wish)
         else:

@@ -80,7 +80,7 @@ class Dataset:
         return self._scaled(self.stored)
 
     @cached_property
-    def partly(self) -> bool:
+    def has_unlabelled(self) -> bool:
         """Whether some rows have no label."""
         return bool((self.labels == UNLABELLED).any())
 
@@ -96,7 +96,7 @@ class Dataset:
 
     def labelled(self) -> Dataset:
         """The rows that have a label."""
-        return self.take(self.known) if self.partly else self
+        return self.take(self.known) if self.has_unlabelled else self
 
     def hide_labels(self, known: Tensor) -> Dataset:
         """All rows, with the labels of the rows `known` alone: to try how far few labels go."""
@@ -144,7 +144,7 @@ class Subset:
         return self.of.labels[self.rows]
 
     @property
-    def partly(self) -> bool:
+    def has_unlabelled(self) -> bool:
         return bool((self.labels == UNLABELLED).any())
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from widemargin.data.download import Remote
 from widemargin.data.formats import cifar10, cifar100, idx_pair, svhn
 from widemargin.data.optional import import_optional
 from widemargin.data.sources import Source
-from widemargin.data.splits import at_most, published_parts
+from widemargin.data.splits import at_most, published_splits
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ImageSet:
         train, test = offer.read()
         # A file that is a subset of the official one keeps the published proportion.
         validation = round(len(train) * offer.validation / offer.training)
-        return published_parts(train, at_most(test, self.most_tests, _TEST_SEED), validation, self.fraction, self.seed)
+        return published_splits(train, at_most(test, self.most_tests, _TEST_SEED), validation, self.fraction, self.seed)
 
 
 _TEST_SEED = 42

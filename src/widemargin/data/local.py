@@ -33,7 +33,7 @@ from widemargin.data.limits import (
 )
 from widemargin.data.npz import npz_arrays
 from widemargin.data.optional import import_optional
-from widemargin.data.splits import shared_parts
+from widemargin.data.splits import random_splits
 from widemargin.data.tables import table
 
 Classes = tuple[NDArray[np.int64], tuple[ClassName, ...]]
@@ -60,7 +60,7 @@ class LocalData:
     seed: int = 0
 
     def draw(self) -> Splits:
-        return shared_parts(self.file.read(), self.validation, self.test, self.seed)
+        return random_splits(self.file.read(), self.validation, self.test, self.seed)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def held_out(labels: Labels, count: int, rng: Rng) -> tuple[Tensor, Tensor]:
     return stays.nonzero()[:, 0], held
 
 
-def published_parts(train: Dataset, test: Dataset, validation: int, fraction: float, seed: int) -> Splits:
+def published_splits(train: Dataset, test: Dataset, validation: int, fraction: float, seed: int) -> Splits:
     """Validation first, so that it is the same for every fraction; then that fraction of the whole training file.
 
     So 5 % of CIFAR-10 with 5,000 to validate is 2,500 of the other 45,000.  Fraction 1 is all that validation leaves.
@@ -59,10 +59,10 @@ def at_most(examples: Dataset, count: int, seed: int) -> Dataset:
     return examples.take(stratified(examples.labels, count, Rng.seeded(seed, purpose="test")))
 
 
-def shared_parts(examples: Dataset, validation: float, test: float, seed: int) -> Splits:
+def random_splits(examples: Dataset, validation: float, test: float, seed: int) -> Splits:
     """Shares of one file, for data that comes in no parts.  Rows without a label are all for training."""
-    if examples.partly:
-        parts = shared_parts(examples.labelled(), validation, test, seed)
+    if examples.has_unlabelled:
+        parts = random_splits(examples.labelled(), validation, test, seed)
         unknown = examples.take((examples.labels == UNLABELLED).nonzero()[:, 0])
         stored, labels = (
             torch.cat([getattr(part, name) for part in (parts.train, unknown)]) for name in ("stored", "labels")

@@ -1,1 +1,1 @@
-"""Which numbers does a trained network have?  Each measure returns them as values."""
+"""Numbers of a trained model: accuracy, robustness, margins, certificates, calibration, diagnostics."""

@@ -1,4 +1,4 @@
-"""How often is a network right?"""
+"""Clean accuracy, and batches to measure on."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from widemargin.data.dataset import Examples
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.predictive import is_correct
 
-Right = Bool[Tensor, " B"]
+Mask = Bool[Tensor, " B"]
 BATCH_SIZE = 500
 
 
-def right(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) -> Right:
-    """For every example, whether the class with the highest mean probability is its own.  The network stays as it is.
+def correct(network: Network, examples: Examples, batch_size: int = BATCH_SIZE) -> Mask:
+    """Whether each example is classified correctly, by the highest mean probability.  The network is unchanged.
 
-    An answer that is not a number is wrong.
+    NaN logits count as misclassified.
     """
     with torch.no_grad(), in_eval_mode(network):
         return torch.cat(
-            [is_correct(network(inputs), labels) for _, inputs, labels in iter_batches(examples, rows_at_once)]
+            [is_correct(network(inputs), labels) for _, inputs, labels in iter_batches(examples, batch_size)]
         )
 
 
-def accuracy(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) -> float:
-    """The share of examples that are classified right."""
-    return share(right(network, examples, rows_at_once))
+def accuracy(network: Network, examples: Examples, batch_size: int = BATCH_SIZE) -> float:
+    """The fraction of examples that are classified correctly."""
+    return fraction(correct(network, examples, batch_size))
 
 
-def share(flags: Right) -> float:
+def fraction(flags: Mask) -> float:
     return int(flags.sum()) / len(flags)
 
 
-def iter_batches(examples: Examples, rows_at_once: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def iter_batches(examples: Examples, batch_size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Row numbers, inputs and labels, in order and in bounded memory."""
-    if examples.partly:
+    if examples.has_unlabelled:
         raise ValueError("to measure, every row must have a label, got some without (-1): take dataset.labelled()")
-    for rows in torch.arange(len(examples)).split(rows_at_once):
+    for rows in torch.arange(len(examples)).split(batch_size):
         inputs, labels = examples[rows]
         yield rows, inputs, labels

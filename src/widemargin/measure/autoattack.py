@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from widemargin.data.dataset import Examples, row_numbers
 from widemargin.fast.pooling import quick_pooling
-from widemargin.measure.accuracy import BATCH_SIZE, share
+from widemargin.measure.accuracy import BATCH_SIZE, fraction
 from widemargin.measure.eot import Draws, Finder, judged
 from widemargin.perturb.attack import Attack, Noise
 from widemargin.perturb.balls import Ball
@@ -46,12 +46,12 @@ class Attacked:
     @property
     def accuracy(self) -> float:
         """Before any attack."""
-        return share(self.broken_by != CLEAN)
+        return fraction(self.broken_by != CLEAN)
 
     @property
     def robust_accuracy(self) -> float:
         """After all of them."""
-        return share(self.standing)
+        return fraction(self.standing)
 
     @property
     def counts(self) -> dict[str, int]:

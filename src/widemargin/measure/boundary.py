@@ -1,4 +1,4 @@
-"""Where does a classifier of the plane change its mind?"""
+"""The decision boundary of a classifier of 2-D points, on a grid."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from widemargin.data.dataset import Dataset
 from widemargin.uncertainty.network import Network, in_eval_mode
 
 Array = NDArray[np.float64]
-_ROWS_AT_ONCE = 65_536
+_BATCH_SIZE = 65_536
 
 
 @dataclass(frozen=True)
 class Window:
-    """A rectangle of the plane."""
+    """A rectangle in 2-D."""
 
     left: float
     right: float
@@ -26,16 +26,16 @@ class Window:
     top: float
 
     @classmethod
-    def around(cls, cloud: Dataset, pad: float | None = None) -> Window:
-        """The cloud and a rim, by default wide enough for every boundary that costs a point some of its best margin."""
-        if cloud.points.shape[1] != 2:
+    def around(cls, dataset: Dataset, pad: float | None = None) -> Window:
+        """The points and a rim, by default wide enough for every boundary that reduces a point's best margin."""
+        if dataset.points.shape[1] != 2:
             raise ValueError(
-                f"the boundary is drawn in the plane: points must have 2 features, got {cloud.points.shape[1]}"
+                f"the boundary is drawn in the plane: points must have 2 features, got {dataset.points.shape[1]}"
             )
-        if pad is None and len(cloud.labels.unique()) < 2:
+        if pad is None and len(dataset.labels.unique()) < 2:
             raise ValueError("a boundary lies between classes: the cloud must hold at least 2, got 1")
-        rim = 1.1 * float(cloud.best_margins().max()) if pad is None else pad
-        (left, bottom), (right, top) = (cloud.points.amin(0) - rim).tolist(), (cloud.points.amax(0) + rim).tolist()
+        rim = 1.1 * float(dataset.best_margins().max()) if pad is None else pad
+        (left, bottom), (right, top) = (dataset.points.amin(0) - rim).tolist(), (dataset.points.amax(0) + rim).tolist()
         return cls(left, right, bottom, top)
 
     def grid(self, resolution: int) -> tuple[Array, Array]:
@@ -48,16 +48,16 @@ class Window:
 
 
 def log_probs(network: Network, points: Array) -> Array:
-    """[..., 2] -> [..., classes]: the network's answer in eval mode, in slices of bounded memory."""
+    """[..., 2] -> [..., classes]: log-probabilities in eval mode, in batches of bounded memory."""
     parameter = next(network.parameters())
     flat = torch.as_tensor(points.reshape(-1, points.shape[-1]), dtype=parameter.dtype, device=parameter.device)
     with torch.no_grad(), in_eval_mode(network):
-        answers = torch.cat([network(rows) for rows in flat.split(_ROWS_AT_ONCE)])
+        answers = torch.cat([network(rows) for rows in flat.split(_BATCH_SIZE)])
     return np.asarray(answers.double().cpu().numpy().reshape(*points.shape[:-1], -1))
 
 
 def lead(answers: Array, label: int) -> Array:
-    """By how much a class is ahead of the best other one: 0 on its boundary, negative where it loses."""
+    """The log-probability of a class minus that of the best other one: 0 on its boundary, negative beyond it."""
     return np.asarray(answers[..., label] - np.delete(answers, label, -1).max(-1))
 
 

@@ -1,4 +1,4 @@
-"""Does a network know how sure it may be?"""
+"""Calibration (ECE, NLL, Brier score), and detection of misclassified and out-of-distribution examples (AUROC)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from widemargin.data.dataset import Examples
 from widemargin.data.optional import import_optional
-from widemargin.measure.accuracy import BATCH_SIZE, Right, iter_batches
+from widemargin.measure.accuracy import BATCH_SIZE, Mask, iter_batches
 from widemargin.shapes import Labels, MemberLogits, PerSample
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.predictive import (
@@ -27,17 +27,17 @@ from widemargin.uncertainty.predictive import (
 
 Array = NDArray[Any]
 Uncertainty = Callable[[MemberLogits], PerSample]
-"""What M members say of each point -> how unsure they are, by any scale that rises: only ranks are read."""
+"""Logits of M members -> the uncertainty of each point, on any increasing scale: only ranks are used."""
 
 BINS = 15
 
 
 def gap(logits: MemberLogits) -> PerSample:
-    """How little the first class is ahead of the second."""
+    """Minus the difference of the two largest log-probabilities."""
     return -top_two_gap(log_mean_prob(logits))
 
 
-# Logs have the ranks of what they are the logs of, and do not underflow to ties where the network is very sure.
+# Logs keep the ranks, and do not underflow to ties where the network is very confident.
 UNCERTAINTIES: Mapping[str, Uncertainty] = {
     "entropy": log_entropy,
     "mutual information": log_mutual_information,
@@ -50,7 +50,7 @@ UNCERTAINTIES: Mapping[str, Uncertainty] = {
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """Answers sorted by confidence, the probability of the class that is named, into bins of equal width.
+    """Predictions by confidence, the probability of the predicted class, in bins of equal width.
 
     Bin k holds confidences in (k / bins, (k + 1) / bins]; the mean confidence and the accuracy of an empty one are NaN.
     """
@@ -68,15 +68,15 @@ class Bins:
         return _edges(len(self.count))
 
     @property
-    def expected_error(self) -> float:
-        """Expected calibration error (Naeini et al. 2015): |accuracy - confidence|, averaged over the answers."""
+    def ece(self) -> float:
+        """Expected calibration error (Naeini et al. 2015): |accuracy - confidence|, averaged over the predictions."""
         filled = self.count > 0
-        off = np.abs(self.accuracy - self.confidence)[filled]
-        return float((off * self.count[filled]).sum() / self.n)
+        errors = np.abs(self.accuracy - self.confidence)[filled]
+        return float((errors * self.count[filled]).sum() / self.n)
 
     @property
-    def largest_error(self) -> float:
-        """Of the bin that is farthest off, however few answers it holds."""
+    def mce(self) -> float:
+        """Maximum calibration error: that of the worst bin, however few predictions it holds."""
         return float(np.nanmax(np.abs(self.accuracy - self.confidence)))
 
 
@@ -84,172 +84,173 @@ class Bins:
 class Calibration:
     n: int
     members: int
-    """How many answers were averaged: networks of an ensemble, or draws."""
+    """Whose probabilities are averaged: networks of an ensemble, or draws."""
     accuracy: float
-    negative_log_likelihood: float
+    nll: float
     brier: float
-    """Squared distance to the true answer, summed over classes (Brier 1950): 0 at best, 2 at worst."""
+    """Squared distance to the one-hot label, summed over classes (Brier 1950): 0 at best, 2 at worst."""
     bins: Bins
 
     @property
-    def expected_error(self) -> float:
-        return self.bins.expected_error
+    def ece(self) -> float:
+        return self.bins.ece
 
 
 @dataclass(frozen=True)
-class Separation:
-    """How well one number tells two groups apart: 1 if it is higher for every suspect, 0.5 if it says nothing."""
+class Detection:
+    """How well a score separates positives from negatives: AUROC 1 if it is higher for all of them, 0.5 for chance."""
 
     auroc: float
-    suspects: int
-    """How many should be unsure: wrong answers, or examples from elsewhere."""
-    others: int
+    positives: int
+    """Misclassified or out-of-distribution examples."""
+    negatives: int
     members: int
 
     @property
     def n(self) -> int:
-        return self.suspects + self.others
+        return self.positives + self.negatives
 
 
-def calibration(network: Network, examples: Examples, bins: int = BINS, rows_at_once: int = BATCH_SIZE) -> Calibration:
-    """Of the members' mean probability.  The network stays as it is.
+def calibration(network: Network, examples: Examples, bins: int = BINS, batch_size: int = BATCH_SIZE) -> Calibration:
+    """Of the members' mean probability.  The network is unchanged.
 
-    Likelihood and Brier score are a line each: scikit-learn's log_loss clips at 1e-16, so a network that is surely
-    wrong would look better than it is, and its Brier score knows two classes only before version 1.7.
+    Likelihood and Brier score are a line each: scikit-learn's log_loss clips at 1e-16, so a network that is confident
+    and wrong would look better than it is, and its Brier score is for two classes only before version 1.7.
     """
-    return _calibration(member_logits(network, examples, rows_at_once), examples.labels.cpu(), bins)
+    return _calibration(member_logits(network, examples, batch_size), examples.labels.cpu(), bins)
 
 
 def _calibration(logits: MemberLogits, labels: Labels, bins: int = BINS) -> Calibration:
     log_probs = log_mean_prob(logits)
     probs = log_probs.exp()
-    confidence, named = probs.max(-1)
+    confidence, predicted = probs.max(-1)
     truth = torch.nn.functional.one_hot(labels, probs.shape[1])
-    right = named == labels
+    correct = predicted == labels
     return Calibration(
         len(labels),
         len(logits),
-        float(right.double().mean()),
+        float(correct.double().mean()),
         float(-log_probs.gather(1, labels.unsqueeze(1)).mean()),
         float((probs - truth).square().sum(1).mean()),
-        reliability(confidence.numpy(), right.numpy(), bins),
+        reliability(confidence.numpy(), correct.numpy(), bins),
     )
 
 
-def reliability(confidence: Array, right: Array, bins: int = BINS) -> Bins:
-    """Any answers: how sure they were, in [0, 1], and whether they were right."""
+def reliability(confidence: Array, correct: Array, bins: int = BINS) -> Bins:
+    """Of any predictions: their confidence in [0, 1], and whether they are correct."""
     if bins < 1:
         raise ValueError(f"bins must be a whole number of at least 1, got {bins}")
-    if confidence.ndim != 1 or confidence.shape != right.shape or len(confidence) == 0:
-        raise ValueError(f"there must be one confidence for each answer, got {confidence.shape} and {right.shape}")
+    if confidence.ndim != 1 or confidence.shape != correct.shape or len(confidence) == 0:
+        raise ValueError(f"there must be one confidence for each answer, got {confidence.shape} and {correct.shape}")
     # A mean of probabilities may round to a little more than 1.
     if not ((confidence >= 0) & (confidence <= 1 + 1e-6)).all():
         raise ValueError("confidences must be probabilities in [0, 1], got others")
     row = np.digitize(confidence, _edges(bins)[1:-1], right=True)
     count = np.bincount(row, minlength=bins)
     with np.errstate(invalid="ignore"):
-        sure, correct = (np.bincount(row, values, bins) / count for values in (confidence, right.astype(float)))
-    return Bins(count, sure, correct)
+        means = [np.bincount(row, values, bins) / count for values in (confidence, correct.astype(float))]
+    return Bins(count, *means)
 
 
 def uncertainty(
-    network: Network, examples: Examples, measure: Uncertainty = log_entropy, rows_at_once: int = BATCH_SIZE
+    network: Network, examples: Examples, measure: Uncertainty = log_entropy, batch_size: int = BATCH_SIZE
 ) -> PerSample:
-    """How unsure the network is of each example, in double precision.  The network stays as it is."""
-    return measure(member_logits(network, examples, rows_at_once))
+    """The uncertainty of each example, in double precision.  The network is unchanged."""
+    return measure(member_logits(network, examples, batch_size))
 
 
-def wrong_from_right(network: Network, examples: Examples, measure: Uncertainty = log_entropy) -> Separation:
-    """Is the network less sure where it is wrong?"""
+def misclassification_detection(network: Network, examples: Examples, measure: Uncertainty = log_entropy) -> Detection:
+    """How well the uncertainty separates misclassified from correct examples."""
     logits = member_logits(network, examples)
     wrong = log_mean_prob(logits).argmax(-1) != examples.labels.cpu()
     if not wrong.any() or wrong.all():
         raise ValueError(
             f"there must be right and wrong answers to tell apart, got {int(wrong.sum())} wrong of {len(wrong)}"
         )
-    return _separation(measure(logits), wrong, len(logits))
+    return _detection(measure(logits), wrong, len(logits))
 
 
-def outside_from_inside(
+def ood_detection(
     network: Network, inside: Examples, outside: Examples, measure: Uncertainty = log_entropy
-) -> Separation:
-    """Is the network less sure of examples that are not of the kind it was trained on?  Their labels are not read."""
-    known, unknown = member_logits(network, inside), member_logits(network, outside)
-    scores = torch.cat([measure(known), measure(unknown)])
-    return _separation(scores, torch.arange(len(scores)) >= known.shape[1], len(known))
+) -> Detection:
+    """How well the uncertainty separates out-of-distribution examples, whose labels are not read, from others."""
+    in_distribution, ood = member_logits(network, inside), member_logits(network, outside)
+    scores = torch.cat([measure(in_distribution), measure(ood)])
+    return _detection(scores, torch.arange(len(scores)) >= in_distribution.shape[1], len(in_distribution))
 
 
 @dataclass(frozen=True, eq=False)
-class Doubt:
-    """One measure of uncertainty, by a scale that rises: its values, and what it tells apart."""
+class UncertaintyScores:
+    """One measure of uncertainty on an increasing scale: its values, and what it detects."""
 
-    right: Array
-    """Of every test example that is answered rightly."""
-    wrong: Array
-    outside: Mapping[str, Array]
-    """Of every example from elsewhere, by the name of that place."""
-    wrong_from_right: Separation | None
-    """None if all answers are right, or all wrong."""
-    outside_from_inside: Mapping[str, Separation]
+    correct: Array
+    """Of every test example that is classified correctly."""
+    misclassified: Array
+    ood: Mapping[str, Array]
+    """Of every out-of-distribution example, by the name of its dataset."""
+    misclassification_detection: Detection | None
+    """None if all answers are correct, or none."""
+    ood_detection: Mapping[str, Detection]
 
 
 @dataclass(frozen=True, eq=False)
 class UncertaintyReport:
-    """All at once: how far a network's sureness can be believed, and by which measure its doubt is seen best."""
+    """Calibration, and for every measure of uncertainty its scores and what it detects."""
 
     calibration: Calibration
-    by: Mapping[str, Doubt]
+    by: Mapping[str, UncertaintyScores]
 
 
 def uncertainty_report(network: Network, inside: Examples, outside: Mapping[str, Examples]) -> UncertaintyReport:
-    """Every example is answered once.  Left out for one member: expected entropy, its entropy, and information, 0."""
-    known, labels = member_logits(network, inside), inside.labels.cpu()
-    unknown = {name: member_logits(network, examples) for name, examples in outside.items()}
-    wrong = log_mean_prob(known).argmax(-1) != labels
+    """One forward pass for every example.  With one member, without mutual information, which is 0, and expected
+    entropy, which is its entropy."""
+    logits, labels = member_logits(network, inside), inside.labels.cpu()
+    ood = {name: member_logits(network, examples) for name, examples in outside.items()}
+    wrong = log_mean_prob(logits).argmax(-1) != labels
     measures = {
         name: measure
         for name, measure in UNCERTAINTIES.items()
-        if len(known) > 1 or name not in ("mutual information", "expected entropy")
+        if len(logits) > 1 or name not in ("mutual information", "expected entropy")
     }
     return UncertaintyReport(
-        _calibration(known, labels),
-        {name: _doubt(measure, known, unknown, wrong) for name, measure in measures.items()},
+        _calibration(logits, labels),
+        {name: _scores(measure, logits, ood, wrong) for name, measure in measures.items()},
     )
 
 
-def _doubt(measure: Uncertainty, known: MemberLogits, unknown: Mapping[str, Tensor], wrong: Right) -> Doubt:
-    inside, members = measure(known), len(known)
-    elsewhere = {name: measure(logits) for name, logits in unknown.items()}
-    return Doubt(
+def _scores(measure: Uncertainty, logits: MemberLogits, ood: Mapping[str, Tensor], wrong: Mask) -> UncertaintyScores:
+    inside, members = measure(logits), len(logits)
+    outside = {name: measure(values) for name, values in ood.items()}
+    return UncertaintyScores(
         inside[~wrong].numpy(),
         inside[wrong].numpy(),
-        {name: values.numpy() for name, values in elsewhere.items()},
-        _separation(inside, wrong, members) if wrong.any() and not wrong.all() else None,
+        {name: values.numpy() for name, values in outside.items()},
+        _detection(inside, wrong, members) if wrong.any() and not wrong.all() else None,
         {
-            name: _separation(
+            name: _detection(
                 torch.cat([inside, values]), torch.arange(len(inside) + len(values)) >= len(inside), members
             )
-            for name, values in elsewhere.items()
+            for name, values in outside.items()
         },
     )
 
 
-def member_logits(network: Network, examples: Examples, rows_at_once: int = BATCH_SIZE) -> MemberLogits:
-    """All answers at once, in double precision: probabilities near 1 are what calibration is about."""
+def member_logits(network: Network, examples: Examples, batch_size: int = BATCH_SIZE) -> MemberLogits:
+    """Of all examples, in double precision: calibration depends on probabilities near 1."""
     if network.replicas != 1:
         raise ValueError(f"calibration is that of one network, got {network.replicas} replicas: split them first")
     with torch.no_grad(), in_eval_mode(network):
-        answers = [network.logits(network.encode(inputs)) for _, inputs, _ in iter_batches(examples, rows_at_once)]
-    found = torch.cat(answers, 1).double().cpu()
-    if not found.isfinite().all():
+        batches = [network.logits(network.encode(inputs)) for _, inputs, _ in iter_batches(examples, batch_size)]
+    logits = torch.cat(batches, 1).double().cpu()
+    if not logits.isfinite().all():
         raise ValueError("the network must return finite logits to be calibrated, got NaN or infinity")
-    return found
+    return logits
 
 
-def _separation(scores: PerSample, suspect: Right, members: int) -> Separation:
+def _detection(scores: PerSample, positive: Mask, members: int) -> Detection:
     metrics = import_optional("sklearn.metrics", "'widemargin[sklearn]'", "the area under a ROC curve")
-    auroc = float(metrics.roc_auc_score(suspect.numpy(), scores.numpy()))
-    return Separation(auroc, int(suspect.sum()), int((~suspect).sum()), members)
+    auroc = float(metrics.roc_auc_score(positive.numpy(), scores.numpy()))
+    return Detection(auroc, int(positive.sum()), int((~positive).sum()), members)
 
 
 def _edges(bins: int) -> Array:

@@ -15,7 +15,7 @@ from widemargin.data.dataset import Examples, row_numbers
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
 from widemargin.measure.autoattack import frozen
 from widemargin.measure.distance import NO_ATTACK, check_alone, class_count
-from widemargin.measure.interval import Counted, wilson
+from widemargin.measure.interval import Proportion, wilson
 from widemargin.perturb.attack import Attack, Classifier, Noise
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.line_search import line_search
@@ -89,11 +89,11 @@ class Curve:
         return torch.where(self.points.distance == 0, 0.0, high)
 
     @property
-    def clean(self) -> Counted:
+    def clean(self) -> Proportion:
         return wilson(int((self.points.distance > 0).sum()), self.n)
 
     @property
-    def accuracy(self) -> tuple[Counted, ...]:
+    def accuracy(self) -> tuple[Proportion, ...]:
         """For every ball the share of points that stay right, with the 95 % interval that n allows."""
         return tuple(wilson(int((self.points.breaks > i).sum()), self.n) for i in range(len(self.balls)))
 

@@ -1,4 +1,4 @@
-"""How far is each point of the plane from the decision boundary?"""
+"""Margins of 2-D points: the distance to the decision boundary, computed on a grid and refined."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOCAL = 17
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """Signed distances: negative for points on the wrong side, infinite where no boundary was found."""
+    """Signed distances: negative for misclassified points, infinite where no boundary was found."""
 
     margin: Array
     best: Array
@@ -32,53 +32,53 @@ class Margins:
         return 1 - self.errors / len(self.margin)
 
     @property
-    def share(self) -> Array:
-        """Of the margin each point could have, how much it has; more than all of it does not count."""
+    def fraction(self) -> Array:
+        """The margin of each point relative to its best possible one, at most 1."""
         return np.minimum(self.margin / self.best, 1.0)
 
     @property
     def worst(self) -> float:
-        """The smallest margin as a share of the largest smallest margin possible."""
+        """The smallest margin relative to the largest smallest margin possible."""
         return float(self.margin.min() / self.best.min())
 
     @property
     def median(self) -> float:
-        return float(np.median(self.share))
+        return float(np.median(self.fraction))
 
     @property
     def mean(self) -> float:
-        return float(self.share.mean())
+        return float(self.fraction.mean())
 
 
-def margins(network: Network, cloud: Dataset, resolution: int = 301, refinements: int = 3, p: float = 2.0) -> Margins:
-    """Distances to the zero line of each class's lead, from a dense grid, refined around each point's nearest places.
+def margins(network: Network, dataset: Dataset, resolution: int = 301, refinements: int = 3, p: float = 2.0) -> Margins:
+    """Distances to the decision boundary on a dense grid, refined around the nearest boundary points.
 
     In l2, or in l-infinity with p = inf.
 
-    The grid reaches as far beyond the points as any of their best margins: a boundary farther away costs nobody
-    anything, and is not looked for.
+    The grid reaches as far beyond the points as the largest of their best margins: a boundary farther away reduces no
+    margin, and is not searched for.
 
     The grid finds every piece of the boundary that is wider than a cell; each refinement then shrinks the error of a
     distance by 4 x, from about a hundredth of a cell where the boundary is smooth.
     """
     if p not in (2.0, math.inf):
         raise ValueError(f"margins are measured in l2 (p = 2) or l-infinity (p = inf), got p = {p}")
-    if float(cloud.best_margins().min()) == 0:
+    if float(dataset.best_margins().min()) == 0:
         raise ValueError("points of different classes must not coincide: no boundary keeps a margin between them")
-    window = Window.around(cloud)
+    window = Window.around(dataset)
     x, y = window.grid(resolution)
-    answers = log_probs(network, window.points(resolution)).reshape(resolution, resolution, -1)
-    points, labels = cloud.points.double().cpu().numpy(), cloud.labels.cpu().numpy()
-    own = log_probs(network, points)
+    on_grid = log_probs(network, window.points(resolution)).reshape(resolution, resolution, -1)
+    points, labels = dataset.points.double().cpu().numpy(), dataset.labels.cpu().numpy()
+    at_points = log_probs(network, points)
     margin = np.full(len(points), np.inf)
-    # A ball of l-infinity touches with a corner: where it does is missed by a whole cell, not by the square of it.
+    # An l-infinity ball touches the boundary with a corner: the error is linear in the cell, not quadratic.
     rounds = refinements if p == 2 else 3 * refinements
     for label in np.unique(labels):
         rows = labels == label
-        lines = zero_lines(x, y, lead(answers, int(label)))
+        lines = zero_lines(x, y, lead(on_grid, int(label)))
         distance = _refined(network, points[rows], lines, int(label), (x[1] - x[0], y[1] - y[0]), rounds, p)
-        margin[rows] = np.where(lead(own[rows], int(label)) < 0, -distance, distance)
-    return Margins(margin, cloud.best_margins(p).double().cpu().numpy())
+        margin[rows] = np.where(lead(at_points[rows], int(label)) < 0, -distance, distance)
+    return Margins(margin, dataset.best_margins(p).double().cpu().numpy())
 
 
 def _refined(
@@ -102,8 +102,8 @@ def _refined(
         crossings = _crossings(grids, lead(log_probs(network, grids), label))
         away = np.linalg.norm(crossings - points[:, None, None], ord=p, axis=-1)
         closest = away.argmin(-1)[..., None]
-        found = np.isfinite(np.take_along_axis(away, closest, -1))
-        places = np.where(found, np.take_along_axis(crossings, closest[..., None], 2)[:, :, 0], places)
+        crossed = np.isfinite(np.take_along_axis(away, closest, -1))
+        places = np.where(crossed, np.take_along_axis(crossings, closest[..., None], 2)[:, :, 0], places)
         reach = reach / 4
     return np.asarray(np.linalg.norm(places - points[:, None], ord=p, axis=-1).min(1))
 
@@ -113,38 +113,38 @@ def _crossings(grids: Array, values: Array) -> Array:
 
     By linear interpolation; infinity for edges along which they keep it.
     """
-    found = []
+    crossings = []
     for axis in (-2, -1):
         first, second = np.delete(values, -1, axis), np.delete(values, 0, axis)
         start, end = np.delete(grids, -1, axis - 1), np.delete(grids, 0, axis - 1)
         crossed = (first < 0) != (second < 0)
         part = np.divide(first, first - second, out=np.zeros_like(first), where=crossed)
         place = start + part[..., None] * (end - start)
-        found.append(np.where(crossed[..., None], place, np.inf).reshape(*values.shape[:-2], -1, 2))
-    return np.concatenate(found, -2)
+        crossings.append(np.where(crossed[..., None], place, np.inf).reshape(*values.shape[:-2], -1, 2))
+    return np.concatenate(crossings, -2)
 
 
 def _segments(lines: list[Array]) -> tuple[Array, Array]:
-    """Where each piece of the polylines starts and how it goes on."""
+    """The start and the direction of each segment of the polylines."""
     return np.concatenate([line[:-1] for line in lines]), np.concatenate([np.diff(line, axis=0) for line in lines])
 
 
-def _nearest_on_segments(points: Array, start: Array, way: Array) -> tuple[Array, Array]:
-    """[points, segments, 2] and [points, segments]: the nearest place of each segment and how far it is."""
+def _nearest_on_segments(points: Array, start: Array, direction: Array) -> tuple[Array, Array]:
+    """[points, segments, 2] and [points, segments]: the nearest point of each segment and its distance."""
     off = points[:, None] - start
-    along = (off * way).sum(-1) / np.maximum((way**2).sum(-1), 1e-300)
-    nearest = start + along.clip(0, 1)[..., None] * way
+    along = (off * direction).sum(-1) / np.maximum((direction**2).sum(-1), 1e-300)
+    nearest = start + along.clip(0, 1)[..., None] * direction
     return nearest, np.linalg.norm(points[:, None] - nearest, axis=-1)
 
 
-def _nearest_in_linf(points: Array, start: Array, way: Array) -> tuple[Array, Array]:
-    """The same in l-infinity: at one end, or where the way off is as long in x as in y."""
+def _nearest_in_linf(points: Array, start: Array, direction: Array) -> tuple[Array, Array]:
+    """The same in l-infinity: at one end, or where the offsets in x and y are equally large."""
     off = start - points[:, None]
-    (x, y), (by_x, by_y) = np.moveaxis(off, -1, 0), np.moveaxis(way, -1, 0)
+    (x, y), (by_x, by_y) = np.moveaxis(off, -1, 0), np.moveaxis(direction, -1, 0)
     ends = (np.zeros_like(x), np.ones_like(x))
     diagonals = (_ratio(y - x, by_x - by_y), _ratio(-x - y, by_x + by_y))
     along = np.stack([*ends, *diagonals]).clip(0, 1)
-    places = off + along[..., None] * way
+    places = off + along[..., None] * direction
     best = np.abs(places).max(-1).argmin(0)[None, ..., None]
     nearest = np.take_along_axis(places, best, 0)[0]
     return points[:, None] + nearest, np.abs(nearest).max(-1)

@@ -1,4 +1,4 @@
-"""How far is each example from the nearest one of another class?"""
+"""Nearest neighbours of another class, in l2 and l-infinity."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Neighbors:
     distance: Float[Tensor, " B"]
     """In the units of the examples: pixels in [0, 1]."""
     row: Int[Tensor, " B"]
-    """Who it is."""
+    """Of the nearest neighbour."""
 
 
 def nearest_of_another_class(
-    examples: Dataset, rows_at_once: int = 512, tick: Callable[[int], None] = lambda done: None
+    examples: Dataset, batch_size: int = 512, tick: Callable[[int], None] = lambda done: None
 ) -> Neighbors:
-    """Exact Euclidean nearest neighbours, in blocks: memory is `rows_at_once` times the number of examples.
+    """Exact Euclidean nearest neighbours, in blocks: memory is `batch_size` times the number of examples.
 
     Blocks find the neighbour by |a|^2 - 2ab + |b|^2, which cancels for near pairs; the distance itself is then taken of
     the difference, in double precision.
@@ -33,25 +33,25 @@ def nearest_of_another_class(
     everything = examples.points.flatten(1)
     everything -= everything.mean(0)
     squares = (everything**2).sum(1)
-    found = torch.empty(len(examples), dtype=torch.int64)
-    for start in range(0, len(examples), rows_at_once):
-        block = slice(start, start + rows_at_once)
-        # The row's own square does not change who is nearest.
+    nearest = torch.empty(len(examples), dtype=torch.int64)
+    for start in range(0, len(examples), batch_size):
+        block = slice(start, start + batch_size)
+        # The row's own square does not change which is nearest.
         scores = torch.addmm(squares, everything[block], everything.T, alpha=-2)
         scores[examples.labels[block, None] == examples.labels] = torch.inf
-        found[block] = scores.argmin(1)
-        tick(min(start + rows_at_once, len(examples)))
+        nearest[block] = scores.argmin(1)
+        tick(min(start + batch_size, len(examples)))
     distance = torch.cat(
         [
-            torch.linalg.vector_norm(everything[rows].double() - everything[found[rows]].double(), dim=1)
-            for rows in torch.arange(len(examples)).split(rows_at_once)
+            torch.linalg.vector_norm(everything[rows].double() - everything[nearest[rows]].double(), dim=1)
+            for rows in torch.arange(len(examples)).split(batch_size)
         ]
     )
-    return Neighbors(distance, found)
+    return Neighbors(distance, nearest)
 
 
 def nearest_of_another_class_linf(
-    examples: Dataset, rows_at_once: int = 128, tick: Callable[[int], None] = lambda done: None
+    examples: Dataset, batch_size: int = 128, tick: Callable[[int], None] = lambda done: None
 ) -> Neighbors:
     """Exact nearest neighbours in l-infinity, in blocks.
 
@@ -61,9 +61,9 @@ def nearest_of_another_class_linf(
     _check_classes(examples)
     levels = [level.flatten(1) for level in _coarse_to_fine(examples.points)]
     distance, neighbor = torch.empty(len(examples)), torch.empty(len(examples), dtype=torch.int64)
-    for start in range(0, len(examples), rows_at_once):
-        block = torch.arange(start, min(start + rows_at_once, len(examples)))
-        # Means are rounded: what they say must not be more than what is.
+    for start in range(0, len(examples), batch_size):
+        block = torch.arange(start, min(start + batch_size, len(examples)))
+        # Means are rounded, and a lower bound must not exceed the distance.
         bound = torch.cdist(levels[0][block], levels[0], p=torch.inf) - _ROUNDING
         bound[examples.labels[block, None] == examples.labels] = torch.inf
         distance[block], neighbor[block] = _nearest(bound, block, levels)
@@ -75,7 +75,7 @@ _FIRST, _PAIRS, _ROUNDING = 32, 4_096, 1e-5
 
 
 def _nearest(bound: Tensor, block: Tensor, levels: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """From a lower bound of every distance: pairs in its order, until it says that none can be nearer."""
+    """From a lower bound of every distance: pairs in its order, until none can be nearer."""
     tops = bound.topk(min(_FIRST, bound.shape[1]), largest=False)
     known = torch.stack(
         [(levels[-1][rows] - levels[-1][row]).abs().amax(1) for row, rows in zip(block, tops.indices, strict=True)]
@@ -83,7 +83,7 @@ def _nearest(bound: Tensor, block: Tensor, levels: list[Tensor]) -> tuple[Tensor
     # Where fewer are of another class, the rest of the first are of the same.
     known[tops.values == torch.inf] = torch.inf
     best, place = known.min(1)
-    who = tops.indices.gather(1, place[:, None])[:, 0]
+    neighbor = tops.indices.gather(1, place[:, None])[:, 0]
     row, other = (bound < best[:, None]).nonzero().T
     order = bound[row, other].argsort()
     for pairs in order.split(_PAIRS):
@@ -95,8 +95,8 @@ def _nearest(bound: Tensor, block: Tensor, levels: list[Tensor]) -> tuple[Tensor
             apart = (level[block[one]] - level[two]).abs().amax(1) - (0.0 if level is levels[-1] else _ROUNDING)
         for index in (apart < best[one]).nonzero()[:, 0].tolist():
             if apart[index] < best[one[index]]:
-                best[one[index]], who[one[index]] = apart[index], two[index]
-    return best, who
+                best[one[index]], neighbor[one[index]] = apart[index], two[index]
+    return best, neighbor
 
 
 def _coarse_to_fine(points: Tensor) -> list[Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widemargin.data.dataset import Examples, row_numbers
-from widemargin.measure.accuracy import BATCH_SIZE, Right, iter_batches, share
+from widemargin.measure.accuracy import BATCH_SIZE, Mask, fraction, iter_batches
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.objectives import (
@@ -55,7 +55,7 @@ def pgd_attack(ball: Ball, alpha: float, steps: int) -> Search:
 
 def robust(
     network: Network, examples: Examples, attack: Search, seed: int = 0, restarts: int = 1, rows: int = BATCH_SIZE
-) -> Right:
+) -> Mask:
     """For every example, whether it is right where it is and wherever the attack takes it, in all restarts.
 
     Inputs are attacked, also of a network that is cut elsewhere.  What is drawn for an example follows from the seed,
@@ -84,7 +84,7 @@ def robust(
 
 def robust_accuracy(network: Network, examples: Examples, attack: Search, seed: int = 0, restarts: int = 1) -> float:
     """The share of examples that stay right."""
-    return share(robust(network, examples, attack, seed, restarts))
+    return fraction(robust(network, examples, attack, seed, restarts))
 
 
 @final

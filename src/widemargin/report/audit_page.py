@@ -22,8 +22,8 @@ def page(audit: Audit) -> Report:
     left = "" if audit.n == audit.asked else f", the {audit.n:,} of {audit.asked:,} points for which there was time"
     largest, robust = audit.question.balls[-1], audit.robust[-1]
     summary = (
-        f"{audit.name} on {audit.data}: {_percent(audit.clean.share)} of {audit.n:,} test points are right, and "
-        f"{_percent(robust.share)} [{100 * robust.low:.1f}, {100 * robust.high:.1f}] stay right wherever "
+        f"{audit.name} on {audit.data}: {_percent(audit.clean.fraction)} of {audit.n:,} test points are right, and "
+        f"{_percent(robust.fraction)} [{100 * robust.low:.1f}, {100 * robust.high:.1f}] stay right wherever "
         f"{_autoattack(audit)} moves them within {audit.norm} {largest.radius:g}{left}. {_doubts(audit)}"
     )
     settings = (
@@ -45,8 +45,8 @@ def _autoattack(audit: Audit) -> str:
 def _unattacked(audit: Audit) -> Report:
     """What is left where attacks would make no sense."""
     summary = (
-        f"{audit.too_short} {audit.name} on {audit.data}: {_percent(audit.clean.share)} of {audit.n:,} test points are "
-        "right. Nothing was attacked, so nothing is known of its robustness."
+        f"{audit.too_short} {audit.name} on {audit.data}: {_percent(audit.clean.fraction)} of {audit.n:,} test points "
+        "are right. Nothing was attacked, so nothing is known of its robustness."
     ).lstrip()
     return Report(f"Audit of {audit.name}", summary, " ".join(audit.notes), _remarks(audit), (), ())
 
@@ -105,12 +105,12 @@ def _box(audit: Audit) -> str:
 
 def _accuracy(audit: Audit) -> Table:
     columns = ["points moved within", "right", "95 % interval"]
-    rows = [["as they are", _percent(audit.clean.share), _interval(audit.clean.low, audit.clean.high)]]
+    rows = [["as they are", _percent(audit.clean.fraction), _interval(audit.clean.low, audit.clean.high)]]
     for ball, robust in zip(audit.question.balls, audit.robust, strict=True):
-        rows.append([f"{audit.norm} {ball.radius:g}", _percent(robust.share), _interval(robust.low, robust.high)])
+        rows.append([f"{audit.norm} {ball.radius:g}", _percent(robust.fraction), _interval(robust.low, robust.high)])
     if audit.certified is not None:
         columns.append("proven right")
-        proven = ("", *(_percent(one.share) for one in audit.certified))
+        proven = ("", *(_percent(one.fraction) for one in audit.certified))
         rows = [[*row, share] for row, share in zip(rows, proven, strict=True)]
     return Table("Accuracy", tuple(columns), tuple(map(tuple, rows)))
 
@@ -165,7 +165,7 @@ def _curve(audit: Audit) -> Picture:
     panel = axes[0][0]
     radii = np.array([0.0, *(ball.radius for ball in audit.question.balls)])
     counted = (audit.clean, *audit.robust)
-    shares = 100 * np.array([one.share for one in counted])
+    shares = 100 * np.array([one.fraction for one in counted])
     spans = np.abs(100 * np.array([[one.low, one.high] for one in counted]).T - shares)
     panel.errorbar(radii, shares, yerr=spans, fmt="o", color=COLOURS[0], capsize=3, label="AutoAttack, 95 %")
     _falling(panel, audit.points["margin"], radii[-1], COLOURS[1], "smallest known way is longer")

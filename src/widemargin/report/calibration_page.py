@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from widemargin.measure.calibration import Calibration, Doubt, Separation, UncertaintyReport
+from widemargin.measure.calibration import Calibration, Detection, UncertaintyReport, UncertaintyScores
 from widemargin.report.document import Picture, Report
 from widemargin.report.figures import COLOURS, Array, draw_reliability, panels
 from widemargin.report.tables import Table
@@ -39,8 +39,8 @@ class Calibrated:
             "n": found.n,
             "members": found.members,
             "accuracy": found.accuracy,
-            "ece": found.expected_error,
-            "nll": found.negative_log_likelihood,
+            "ece": found.ece,
+            "nll": found.nll,
             "brier": found.brier,
             "bins": bins,
             "auroc": {name: _aurocs(doubt) for name, doubt in self.doubts.by.items()},
@@ -77,32 +77,32 @@ def _bins(own: Calibration) -> dict[str, list[float]]:
     return {name: getattr(bins, name).tolist() for name in ("edges", "count", "confidence", "accuracy")}
 
 
-def _aurocs(doubt: Doubt) -> dict[str, Any]:
+def _aurocs(doubt: UncertaintyScores) -> dict[str, Any]:
     return {
-        "wrong from right": _told(doubt.wrong_from_right),
-        **{f"{name} from inside": _told(separation) for name, separation in doubt.outside_from_inside.items()},
+        "wrong from right": _told(doubt.misclassification_detection),
+        **{f"{name} from inside": _told(separation) for name, separation in doubt.ood_detection.items()},
     }
 
 
-def _told(separation: Separation | None) -> dict[str, Any] | None:
+def _told(separation: Detection | None) -> dict[str, Any] | None:
     if separation is None:
         return None
-    return {"auroc": separation.auroc, "suspects": separation.suspects, "others": separation.others}
+    return {"auroc": separation.auroc, "suspects": separation.positives, "others": separation.negatives}
 
 
 def _tables(found: Calibrated) -> tuple[Table, ...]:
     own, by = found.doubts.calibration, found.doubts.by
     first = next(iter(by.values()))
-    numbers = (own.accuracy, own.expected_error, own.negative_log_likelihood, own.brier)
+    numbers = (own.accuracy, own.ece, own.nll, own.brier)
     rows = tuple(
         (
             name,
-            "" if doubt.wrong_from_right is None else f"{doubt.wrong_from_right.auroc:.3f}",
-            *(f"{separation.auroc:.3f}" for separation in doubt.outside_from_inside.values()),
+            "" if doubt.misclassification_detection is None else f"{doubt.misclassification_detection.auroc:.3f}",
+            *(f"{separation.auroc:.3f}" for separation in doubt.ood_detection.values()),
         )
         for name, doubt in by.items()
     )
-    elsewhere = "".join(f"; {len(values):,} of {name}" for name, values in first.outside.items())
+    elsewhere = "".join(f"; {len(values):,} of {name}" for name, values in first.ood.items())
     return (
         Table(
             "How right and how sure",
@@ -111,10 +111,10 @@ def _tables(found: Calibrated) -> tuple[Table, ...]:
         ),
         Table(
             "What each measure of uncertainty tells apart (AUROC)",
-            ("measure", "wrong from right", *(f"{name} from {found.data}" for name in first.outside)),
+            ("measure", "wrong from right", *(f"{name} from {found.data}" for name in first.ood)),
             rows,
-            f"1: higher for every suspect; 0.5: it says nothing. {len(first.wrong):,} wrong and {len(first.right):,} "
-            f"right answers{elsewhere}."
+            f"1: higher for every suspect; 0.5: it says nothing. {len(first.misclassified):,} wrong and "
+            f"{len(first.correct):,} right answers{elsewhere}."
             + (" Of one member there is no mutual information, and expected entropy is entropy." * (own.members == 1)),
         ),
     )
@@ -123,7 +123,7 @@ def _tables(found: Calibrated) -> tuple[Table, ...]:
 def _reliability(own: Calibration) -> Picture:
     figure, ((panel,),) = panels(1, 1, size=4.2)
     draw_reliability(panel, own.bins)
-    panel.set_title(f"ECE {own.expected_error:.3f}", fontsize=10)
+    panel.set_title(f"ECE {own.ece:.3f}", fontsize=10)
     return Picture(
         "reliability",
         figure,
@@ -136,7 +136,7 @@ def _histograms(found: Calibrated) -> Picture:
     by = found.doubts.by
     figure, (line,) = panels(1, len(by), size=3.0)
     for panel, (name, doubt) in zip(line, by.items(), strict=True):
-        groups = {"right": doubt.right, "wrong": doubt.wrong, **doubt.outside}
+        groups = {"right": doubt.correct, "wrong": doubt.misclassified, **doubt.ood}
         shown = {group: _readable(name, values) for group, values in groups.items() if len(values)}
         edges = np.histogram_bin_edges(np.concatenate(list(shown.values())), 30)
         for colour, (group, values) in zip(cycle(COLOURS), shown.items(), strict=False):
@@ -149,7 +149,7 @@ def _histograms(found: Calibrated) -> Picture:
     line[0].set_ylabel("share of the group")
     # Beside the panels: inside, some curve always runs under it.
     figure.legend(*line[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
-    outside = "".join(f", {name}" for name in next(iter(by.values())).outside)
+    outside = "".join(f", {name}" for name in next(iter(by.values())).ood)
     return Picture(
         "uncertainty",
         figure,

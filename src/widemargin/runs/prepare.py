@@ -76,7 +76,7 @@ def prepare(
 
 def usable(train: Examples, method: Method, plan: Plan) -> tuple[Examples, str]:
     """What a method can train on, and a sentence if that is not all: few methods take rows without a label."""
-    if not train.partly or (method.takes_unlabelled and not plan.mixed):
+    if not train.has_unlabelled or (method.takes_unlabelled and not plan.mixed):
         return train, ""
     if not isinstance(train, Dataset) or train.origin is IN_MEMORY:
         # Of tensors the training refuses them: -1 may as well be meant as a class, beside 1.
@@ -114,7 +114,7 @@ def data_note(data: Dataset | Splits) -> dict[str, Any]:
     if isinstance(data, Dataset):
         return {"rows": len(data), "shape": list(data.stored.shape[1:]), "digest": data.digest}
     official = [part.origin.official for part in (data.train, data.test)]
-    unlabelled = {"unlabelled": len(data.train) - len(data.train.known)} if data.train.partly else {}
+    unlabelled = {"unlabelled": len(data.train) - len(data.train.known)} if data.train.has_unlabelled else {}
     return {
         "rows": [len(data.train), len(data.validation), len(data.test)],
         **unlabelled,

@@ -25,7 +25,7 @@ from widemargin.uncertainty.deep_kernel import DeepKernel, first_places, gaussia
 from widemargin.uncertainty.drawn import SAME, Renewal
 from widemargin.uncertainty.dropout import EVERY, MCDropout, Over
 from widemargin.uncertainty.ensemble import Ensemble
-from widemargin.uncertainty.last_layer import take_last_linear
+from widemargin.uncertainty.last_layer import pop_last_linear
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
@@ -180,7 +180,7 @@ class DeepKernelSpec:
         whole = build(0)
         cut = place.cut(whole)
         cut = Cut(cut.encoder, nn.Sequential(cut.head))
-        last = take_last_linear(cut.head)
+        last = pop_last_linear(cut.head)
         for half in cut:
             bounded(half, self.coefficient)
         if examples is None:

@@ -17,7 +17,7 @@ from widemargin.data.dataset import Examples
 from widemargin.files import Damaged, Note, read_tensors
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import robust_accuracy
-from widemargin.training.averaging import answering
+from widemargin.training.averaging import averaged_network
 from widemargin.training.checkpoint import load_training, load_weights, save_training, save_weights
 from widemargin.training.loop import Diverged, Record, Training, continue_training
 from widemargin.training.processes import ALONE, Processes
@@ -91,7 +91,7 @@ def _follow(task: PreparedRun, folder: RunFolder | None, processes: Processes, u
     processes.wait()
     for _ in _updates(task, training, processes, until):
         pass
-    network = answering(training, task.train, task.plan)
+    network = averaged_network(training, task.train, task.plan)
     return Outcome(network, network, [], {}, training.update, training.update == task.updates)
 
 
@@ -166,13 +166,13 @@ class _Course:
                 watch.end()
 
     def pause(self) -> Outcome:
-        network = answering(self.training, self.task.train, self.task.plan)
+        network = averaged_network(self.training, self.task.train, self.task.plan)
         best = self.best_network if self.best is not None else network
         return Outcome(network, best, self.records.lines, {}, self.training.update, finished=False)
 
     def finish(self) -> Outcome:
         task = self.task
-        network = answering(self.training, task.train, task.plan)
+        network = averaged_network(self.training, task.train, task.plan)
         best = self.best_network if self.best is not None else network
         figures = None
         if self.folder is not None:
@@ -203,7 +203,7 @@ class _Course:
         except Damaged as problem:
             if self.best["update"] != self.training.update:
                 raise Damaged(f"{problem}: {best_again(self.folder)}") from None
-            network = answering(self.training, self.task.train, self.task.plan)
+            network = averaged_network(self.training, self.task.train, self.task.plan)
             self.best_network.load_state_dict(network.state_dict())
             save_weights(self.folder.best, network, {"key": self.task.key, **self.best})
 
@@ -213,7 +213,7 @@ class _Course:
     def _validate(self, epoch: float, watchers: Sequence[Observer]) -> None:
         if self.task.validation is None:
             return
-        network = answering(self.training, self.task.train, self.task.plan)
+        network = averaged_network(self.training, self.task.train, self.task.plan)
         figures = self._measured(network, self.task.validation)
         line = {"update": self.training.update, "epoch": int(epoch) if epoch.is_integer() else epoch, **figures}
         self.records.append(line)

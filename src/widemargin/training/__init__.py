@@ -1,1 +1,1 @@
-"""From a run to a trained network."""
+"""The training loop, plans, checkpoints, weight averages, distributed training."""

@@ -1,4 +1,4 @@
-"""Which network answers: the one that is trained, or the average of what it has been?"""
+"""Weight averages: the network to evaluate, with batch-norm statistics recomputed where the average needs that."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from widemargin.training.loop import Training
 from widemargin.training.plan import Plan
 from widemargin.uncertainty.network import Network
 
-_ROWS_AT_ONCE = 256
+_BATCH_SIZE = 256
 
 
-def answering(training: Training, examples: Examples, plan: Plan) -> Network:
-    """What to measure and to keep: the average as soon as there is one, with batch-norm statistics that are its own."""
+def averaged_network(training: Training, examples: Examples, plan: Plan) -> Network:
+    """The network to evaluate and save: the average as soon as there is one, with its own batch-norm statistics."""
     if training.average is None or int(training.average.n_averaged) == 0:
         return training.network
     network = training.average.module
@@ -26,7 +26,7 @@ def answering(training: Training, examples: Examples, plan: Plan) -> Network:
     if plan.average.recounts:
         # Train mode draws dropout from the global generator: lend it one that depends on nothing.
         with Rng.seeded(0, purpose="batch-norm of an average").as_global():
-            update_bn(_inputs(examples, plan.batch or _ROWS_AT_ONCE), network)
+            update_bn(_inputs(examples, plan.batch or _BATCH_SIZE), network)
     return network
 
 

@@ -1,4 +1,4 @@
-"""How does a training survive?  All of it is in one file, there whole or not at all, whose reading runs no code."""
+"""Checkpoints: the state of a training in one file, written atomically; reading it executes no code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from widemargin.training.loop import Training
 
 
 def save_training(path: Path, training: Training, key: str, more: Mapping[str, Any]) -> None:
-    """Everything that `continue_training` needs, and `more` for whoever called it: tensors, or what a note can hold."""
+    """Everything that `continue_training` needs, and `more` of the caller: tensors, or what a note can hold."""
     tensors = _under("network", training.network.state_dict())
     if training.average is not None:
         tensors |= _under("average", training.average.state_dict())
@@ -33,7 +33,7 @@ def save_training(path: Path, training: Training, key: str, more: Mapping[str, A
 
 
 def load_training(path: Path, training: Training, key: str) -> Note:
-    """Put a training where the file left it, and return what `more` was; the training is untouched if it cannot be."""
+    """Restore a training, and return `more`; if the file does not fit, the training is unchanged."""
     tensors, note = read_tensors(path)
     if note.get("key") != key:
         raise ValueError(f"{path} must be of run {key}, got {note.get('key')}: choose another folder")
@@ -60,7 +60,7 @@ def save_weights(path: Path, network: nn.Module, note: Mapping[str, Any]) -> Non
 
 
 def load_weights(path: Path, network: nn.Module) -> Note:
-    """Fill the network, and return the note."""
+    """Load the weights into the network, and return the note."""
     tensors, note = read_tensors(path)
     try:
         _check_fits(_under("network", tensors), "network", network)

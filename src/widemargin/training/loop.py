@@ -1,4 +1,4 @@
-"""One update after another: perturb, descend, report."""
+"""The training loop: perturb, step, yield a record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from widemargin.perturb.search import Moved
 from widemargin.rng import Rng
 from widemargin.shapes import Labels, Points
 from widemargin.training.plan import Plan, set_lr
-from widemargin.training.processes import ALONE, Processes, Share, own_share
+from widemargin.training.processes import ALONE, Processes, Shard, local_shard
 from widemargin.uncertainty.drawn import Drawn, fresh_draws
 from widemargin.uncertainty.network import Network, check_is_network, check_network
 
@@ -34,13 +34,13 @@ class Record:
 
 
 class Diverged(ValueError):
-    """The loss is no longer a number; the weights are those before the update that would have spoilt them."""
+    """The loss is not finite; the weights are those before that update."""
 
 
 class Step(nn.Module):
-    """One forward of the loss, as a module: what a wrapper for several processes wraps.
+    """The loss of one batch as a module, for DistributedDataParallel to wrap.
 
-    The mean over all processes is the loss of the whole batch.  Where nothing is moved it is the plain cross-entropy.
+    The mean over all processes is the loss of the whole batch.  Without a perturbation it is the plain cross-entropy.
     """
 
     def __init__(self, network: Network, method: Method, processes: Processes) -> None:
@@ -49,21 +49,21 @@ class Step(nn.Module):
         self.method = method
         self.processes = processes
 
-    def forward(self, inputs: Points, labels: Labels, moved: Moved | None, share: Share) -> Tensor:
+    def forward(self, inputs: Points, labels: Labels, moved: Moved | None, shard: Shard) -> Tensor:
         replicas = self.network.replicas
         if moved is None:
             logits = cache(lambda: self.network.logits(self.network.encode(inputs)))
             mean = clean_loss(Pair(labels, logits, logits)).mean()
-            return mean * replicas * share.weight + self.network.penalty()
-        weights = share.of(self.method.weights(self.processes.gathered(moved.way, share), replicas))
-        return self.method.loss(self.network, inputs, labels, moved, weights * share.among)
+            return mean * replicas * shard.weight + self.network.penalty()
+        weights = shard.of(self.method.weights(self.processes.gathered(moved.way, shard), replicas))
+        return self.method.loss(self.network, inputs, labels, moved, weights * shard.among)
 
 
 @dataclass(eq=False)
 class Training:
-    """A training under way: all that an interrupted one must remember.
+    """The state of a training: all that a checkpoint must hold.
 
-    There is no generator among it: what an update draws follows from its number and the seeds.
+    It needs no generator: the random numbers of an update depend only on its number and the seeds.
     """
 
     network: Network
@@ -79,9 +79,9 @@ class Training:
 def train(
     network: Network, examples: Examples, method: Method, plan: Plan, seeds: tuple[int, ...] = (0,)
 ) -> Iterator[Record]:
-    """Train in place; a record after every update.  Nothing happens until the records are asked for.
+    """Train in place; yields a record after every update.  Nothing happens until the records are iterated over.
 
-    With networks replicas, examples hold one block for each, and there is a seed for each.
+    With several replicas, examples hold one block for each, and there is a seed for each.
     """
     check_is_network(network)
     return continue_training(Training.begin(network, plan), examples, method, plan, seeds)
@@ -95,9 +95,9 @@ def continue_training(
     seeds: tuple[int, ...] = (0,),
     processes: Processes = ALONE,
 ) -> Iterator[Record]:
-    """The one loop, from wherever a training stands to the end of its plan.
+    """The training loop, from the current update to the end of the plan.
 
-    Several processes that each do this with the same arguments take the same updates as one, up to rounding.
+    Several processes that each call this with the same arguments make the same updates as one, up to rounding.
     """
     network, optimizer = training.network, training.optimizer
     if len(seeds) != network.replicas:
@@ -112,25 +112,25 @@ def continue_training(
     last = plan.updates(len(examples) // network.replicas)
     order = batches(len(examples), plan.batch, seeds, training.update)
     while training.update < last:
-        # Whoever evaluates between records leaves the network in eval mode.
+        # The caller may have evaluated it between two records.
         network.train()
         done = training.update / last
         rows = next(order)
-        share = own_share(len(rows), processes)
-        inputs, labels = examples[share.of(rows)]
-        rng = share.draws(Rng.seeded(*seeds, purpose=f"update {training.update}", device=inputs.device))
+        shard = local_shard(len(rows), processes)
+        inputs, labels = examples[shard.of(rows)]
+        rng = shard.draws(Rng.seeded(*seeds, purpose=f"update {training.update}", device=inputs.device))
         inputs = plan.augment(inputs, rng)
         clean = plan.mixed and training.update % 2 == 1
-        with _own_draws(network, seeds, training.update, processes.rank):
+        with _seeded_draws(network, seeds, training.update, processes.rank):
             moved = None if clean else method.perturb(network, inputs, labels, rng)
         set_lr(optimizer, plan.descent, done)
         optimizer.zero_grad()
-        with _own_dropout(network, seeds, f"update {training.update}", processes.rank):
-            loss = step(inputs, labels, moved, share)
+        with _seeded_dropout(network, seeds, f"update {training.update}", processes.rank):
+            loss = step(inputs, labels, moved, shard)
         loss.backward()
         record = Record(training.update + 1, processes.mean(loss) / network.replicas)
         if not math.isfinite(record.loss):
-            raise Diverged(_what_to_try(record, plan, done, len(examples) // network.replicas))
+            raise Diverged(_advice(record, plan, done, len(examples) // network.replicas))
         optimizer.step()
         if training.average is not None and plan.average.covers(done):
             training.average.update_parameters(network)
@@ -138,33 +138,33 @@ def continue_training(
         yield record
 
 
-def _what_to_try(record: Record, plan: Plan, done: float, rows: int) -> str:
+def _advice(record: Record, plan: Plan, done: float, rows: int) -> str:
     epoch = (record.update - 1) // updates_per_epoch(rows, plan.batch) + 1
-    rate = plan.descent.lr * plan.descent.schedule(done)
+    lr = plan.descent.lr * plan.descent.schedule(done)
     return (
         f"the loss must be finite, got {record.loss} at update {record.update} (epoch {epoch}) with learning rate "
-        f"{rate:g}: try a smaller rate, a smaller weight, or inputs on a smaller scale"
+        f"{lr:g}: try a smaller rate, a smaller weight, or inputs on a smaller scale"
     )
 
 
-def _own_draws(network: Network, seeds: tuple[int, ...], update: int, rank: int) -> AbstractContextManager[object]:
-    """For a search: members that no other update meets, the same in every process."""
+def _seeded_draws(network: Network, seeds: tuple[int, ...], update: int, rank: int) -> AbstractContextManager[object]:
+    """For a search: members of this update alone, the same in every process."""
     if not _draws(network):
         return nullcontext()
-    lent = ExitStack()
-    lent.enter_context(fresh_draws(network, Rng.seeded(seeds[0], purpose=f"members of update {update}")))
-    # A search in train mode draws like a descent.
-    lent.enter_context(_own_dropout(network, seeds, f"the search of update {update}", rank))
-    return lent
+    contexts = ExitStack()
+    contexts.enter_context(fresh_draws(network, Rng.seeded(seeds[0], purpose=f"members of update {update}")))
+    # A search in train mode draws dropout masks, too.
+    contexts.enter_context(_seeded_dropout(network, seeds, f"the search of update {update}", rank))
+    return contexts
 
 
-def _own_dropout(network: Network, seeds: tuple[int, ...], what: str, rank: int) -> AbstractContextManager[None]:
-    """Dropout draws from torch's global generator: lend it one of ours, and give it back as it was."""
+def _seeded_dropout(network: Network, seeds: tuple[int, ...], what: str, rank: int) -> AbstractContextManager[None]:
+    """Dropout draws from torch's global generator: seed it for this update, and restore it afterwards."""
     if not _draws(network):
         return nullcontext()
-    # A share of a batch needs masks of its own.
-    share = f", share {rank}" if rank else ""
-    return Rng.seeded(*seeds, purpose=f"dropout of {what}{share}").as_global()
+    # Each shard of a batch has its own masks.
+    of_rank = f", share {rank}" if rank else ""
+    return Rng.seeded(*seeds, purpose=f"dropout of {what}{of_rank}").as_global()
 
 
 def _draws(network: Network) -> bool:

@@ -1,4 +1,4 @@
-"""How long, how fast and on what batches is a network trained?"""
+"""Training plans: length, optimiser, learning-rate schedule, batch size, augmentation, weight average."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Updates:
 
 @dataclass(frozen=True)
 class Epochs:
-    """So many times through all examples."""
+    """Passes over all examples."""
 
     count: int
 
@@ -47,7 +47,7 @@ class Epochs:
 
 class Schedule(Protocol):
     def __call__(self, done: float) -> float:
-        """The share of the peak rate to use when a share `done` of all updates has been made."""
+        """The factor of the peak learning rate after a fraction `done` of all updates."""
         ...
 
 
@@ -67,7 +67,7 @@ class Cosine:
 
 @dataclass(frozen=True)
 class Triangle:
-    """From 0 in a straight line to 1 at `peak` of the time, and back to 0."""
+    """Linearly from 0 to 1 at the fraction `peak` of all updates, and back to 0."""
 
     peak: float = 0.5
 
@@ -81,7 +81,7 @@ class Triangle:
 
 @dataclass(frozen=True)
 class Multistep:
-    """Times `factor` at each of these shares of the time."""
+    """Times `factor` at each of these fractions of all updates."""
 
     at: tuple[float, ...] = (0.5, 0.75)
     factor: float = 0.1
@@ -91,7 +91,7 @@ class Multistep:
 
 
 class Descent(Protocol):
-    """An optimiser and its rate over time."""
+    """An optimiser and its learning-rate schedule."""
 
     @property
     def lr(self) -> float: ...
@@ -145,16 +145,16 @@ class NoAugment:
 
 
 class Average(Protocol):
-    """Which weights answer in the end: an average over training is often flatter and wider than the last ones."""
+    """An average of the weights over training, which is often in a flatter minimum than the last ones."""
 
     @property
     def recounts(self) -> bool:
-        """Must batch-norm statistics be taken anew for the averaged weights?"""
+        """Whether batch-norm statistics must be recomputed for the averaged weights."""
         ...
 
     def begin(self, network: Network) -> AveragedModel | None: ...
     def covers(self, done: float) -> bool:
-        """Do weights count when a share `done` of all updates has been made?"""
+        """Whether the weights after a fraction `done` of all updates are averaged."""
         ...
 
 
@@ -175,7 +175,7 @@ class NoAverage:
 class EMA:
     """Exponential: after every update, `decay` of the old average and the rest of the new weights.
 
-    Batch-norm statistics are averaged alike: they are such an average themselves, and lag no more than the weights do.
+    Batch-norm statistics are averaged, too: they are exponential averages themselves.
     """
 
     decay: float = 0.999
@@ -194,9 +194,9 @@ class EMA:
 
 @dataclass(frozen=True)
 class SWA:
-    """Stochastic weight averaging: the plain mean of the weights after every update from `start` of the time on.
+    """Stochastic weight averaging: the mean of the weights after every update from the fraction `start` on.
 
-    The mean of statistics is not the statistics of the mean: batch-norm's are taken anew on the training points.
+    Batch-norm statistics of the mean weights are recomputed on the training points.
     """
 
     start: float = 0.75
@@ -220,10 +220,10 @@ class Plan:
     batch: int | None = None
     """Examples in an update; None for all of them."""
     augment: Augment = NoAugment()
-    """What happens to a batch before anything else."""
+    """Applied to every batch before the perturbation."""
     average: Average = NoAverage()
     mixed: bool = False
-    """Every other update leaves its points where they are and descends their plain cross-entropy."""
+    """Every other update is on clean points and their plain cross-entropy."""
 
     def __repr__(self) -> str:
         return repr_with(self, "length", "descent", "batch", "augment")

@@ -1,4 +1,4 @@
-"""Who else trains the same network?  Several processes that each take their share of every batch."""
+"""Distributed training: several processes that each take a shard of every batch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from widemargin.rng import Rng
 
 
 @dataclass(frozen=True)
-class Share:
-    """These rows of a batch of `whole` rows, which so many processes have among them.
+class Shard:
+    """These rows of a batch of `whole` rows, which is split among `among` processes.
 
-    Gradients are averaged over the processes, so that what a row adds to the loss must be multiplied by `among`.
+    Gradients are averaged over the processes, so a row's term of the loss must be multiplied by `among`.
     """
 
     rows: range
@@ -33,7 +33,7 @@ class Share:
         return batch[self.rows.start : self.rows.stop]
 
     def draws(self, rng: Rng) -> Rng:
-        return rng if self.among == 1 else rng.for_share(self.rows, self.whole)
+        return rng if self.among == 1 else rng.for_shard(self.rows, self.whole)
 
     @property
     def weight(self) -> float:
@@ -47,11 +47,11 @@ class Processes(Protocol):
     @property
     def count(self) -> int: ...
     def wrapped(self, step: nn.Module) -> nn.Module:
-        """The step whose gradients are those of the whole batch."""
+        """The step with the gradients of the whole batch."""
         ...
 
-    def gathered(self, values: Tensor, share: Share) -> Tensor:
-        """Those of the whole batch, from what each process has for its share."""
+    def gathered(self, values: Tensor, shard: Shard) -> Tensor:
+        """The values of the whole batch, from those of every process's shard."""
         ...
 
     def mean(self, value: Tensor) -> float:
@@ -59,11 +59,11 @@ class Processes(Protocol):
         ...
 
     def any(self, flag: bool) -> bool:
-        """Of the flags of all processes, the same answer in each."""
+        """Whether the flag of any process is set; the same in all."""
         ...
 
     def wait(self) -> None:
-        """For all the others."""
+        """For all other processes."""
         ...
 
 
@@ -75,7 +75,7 @@ class Alone:
     def wrapped(self, step: nn.Module) -> nn.Module:
         return step
 
-    def gathered(self, values: Tensor, share: Share) -> Tensor:
+    def gathered(self, values: Tensor, shard: Shard) -> Tensor:
         return values
 
     def mean(self, value: Tensor) -> float:
@@ -93,7 +93,7 @@ class Together:
     """One of several processes that torchrun started; gradients are averaged by DistributedDataParallel.
 
     On GPUs batch-norm takes its statistics from the whole batch, as one process would; torch has that for GPUs only, so
-    on the CPU each process normalises its own share.
+    on the CPU each process normalises its own shard.
     """
 
     rank: int
@@ -104,12 +104,12 @@ class Together:
         on_gpu = any(parameter.is_cuda for parameter in step.parameters())
         return DistributedDataParallel(with_whole_batch_norm(step) if on_gpu else step)
 
-    def gathered(self, values: Tensor, share: Share) -> Tensor:
-        if share.among == 1:
+    def gathered(self, values: Tensor, shard: Shard) -> Tensor:
+        if shard.among == 1:
             return values
-        # Shares differ in length, so each fills its own place and the rest is 0.
-        whole = values.new_zeros(share.whole)
-        share.of(whole).copy_(values.detach())
+        # Shards differ in length: each fills its rows, the rest is 0.
+        whole = values.new_zeros(shard.whole)
+        shard.of(whole).copy_(values.detach())
         dist.all_reduce(whole)
         return whole
 
@@ -136,8 +136,8 @@ ALONE = Alone()
 
 
 @contextmanager
-def as_started(device: torch.device) -> Iterator[Processes]:
-    """As torchrun's environment says, or alone."""
+def process_group(device: torch.device) -> Iterator[Processes]:
+    """The processes that torchrun started, or this one alone."""
     if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ["WORLD_SIZE"]) == 1:
         yield ALONE
         return
@@ -150,18 +150,18 @@ def as_started(device: torch.device) -> Iterator[Processes]:
 
 
 def _end_after(launcher: int) -> None:
-    """The processes of a killed torchrun would go on without it, and keep others from the run's folder."""
+    """Exit with the launcher: the processes of a killed torchrun would otherwise keep the run's folder locked."""
     while os.getppid() == launcher:
         time.sleep(1)
     os._exit(1)
 
 
-def own_share(rows: int, processes: Processes) -> Share:
-    """This process's part of a batch of so many rows: as many as every other's, give or take one.
+def local_shard(rows: int, processes: Processes) -> Shard:
+    """This process's shard of a batch of so many rows; shards differ by one row at most.
 
-    A share needs two rows, as batch-norm does; a batch that is too small for that is done whole by everyone.
+    A shard needs two rows, as batch-norm does; a batch that is too small for that is computed whole by every process.
     """
     if rows < 2 * processes.count:
-        return Share(range(rows), rows)
+        return Shard(range(rows), rows)
     first, stop = (rank * rows // processes.count for rank in (processes.rank, processes.rank + 1))
-    return Share(range(first, stop), rows, processes.count)
+    return Shard(range(first, stop), rows, processes.count)

@@ -15,10 +15,10 @@ from widemargin.data.dataset import Examples
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.uncertainty.cuts import Cut
-from widemargin.uncertainty.last_layer import take_last_linear
+from widemargin.uncertainty.last_layer import pop_last_linear
 from widemargin.uncertainty.network import Network, in_eval_mode, no_penalty
 
-_ROWS_AT_ONCE = 500
+_BATCH_SIZE = 500
 # Half decades: the evidence is flat on a finer scale.
 _PRECISIONS = [10 ** (power / 2) for power in range(-8, 13)]
 
@@ -88,7 +88,7 @@ def laplace(
     # Copied together: halves may share parameters.
     encoder, head = copy.deepcopy(nn.ModuleList(cut))
     body = nn.Sequential(head)
-    last = take_last_linear(body)
+    last = pop_last_linear(body)
     _check_was_last(cut, Cut(encoder, body), last, examples)
     posterior = _posterior(encoder, body, last, examples, precision)
     offsets = posterior.draws(draws, Rng.seeded(seed, purpose="last layer"))
@@ -118,7 +118,7 @@ def _posterior(
     features, classes = (torch.zeros(side, side, dtype=torch.float64) for side in sides)
     log_likelihood = 0.0
     with in_eval_mode(nn.ModuleList([encoder, body])):
-        for rows in torch.arange(len(examples)).split(_ROWS_AT_ONCE):
+        for rows in torch.arange(len(examples)).split(_BATCH_SIZE):
             inputs, labels = examples[rows]
             seen = body(encoder(inputs))
             log_probs = last(seen).double().log_softmax(-1).cpu()

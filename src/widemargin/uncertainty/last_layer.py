@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 
-def take_last_linear(network: nn.Module) -> nn.Linear:
+def pop_last_linear(network: nn.Module) -> nn.Linear:
     """Leave the network without its last linear layer, in place: it returns the features that the layer was given.
 
     Nothing may follow it but what leaves its answer as it is.

@@ -14,11 +14,11 @@ from widemargin.data.dataset import Dataset
 from widemargin.data.images import ImageSet
 from widemargin.measure.calibration import (
     UNCERTAINTIES,
-    Separation,
+    Detection,
     calibration,
     member_logits,
-    outside_from_inside,
-    wrong_from_right,
+    misclassification_detection,
+    ood_detection,
 )
 from widemargin.measure.margin import margins
 from widemargin.measure.robustness import pgd_attack, robust
@@ -92,14 +92,14 @@ def judged_on_images(network: Network, tests: Dataset) -> tuple[dict[str, Any], 
     log_probs = log_mean_prob(member_logits(network, tests))
     loss = -log_probs.gather(1, tests.labels.unsqueeze(1))[:, 0]
     wrong = int((log_probs.argmax(1) != tests.labels).sum())
-    by: dict[str, Separation | None] = {
-        "outside by entropy": outside_from_inside(network, tests, strangers),
+    by: dict[str, Detection | None] = {
+        "outside by entropy": ood_detection(network, tests, strangers),
         "outside by information": None,
-        "wrong by entropy": wrong_from_right(network, tests) if 0 < wrong < len(tests) else None,
+        "wrong by entropy": misclassification_detection(network, tests) if 0 < wrong < len(tests) else None,
     }
     if calibrated.members > 1:
         measure = UNCERTAINTIES[INFORMATION]
-        by["outside by information"] = outside_from_inside(network, tests, strangers, measure)
+        by["outside by information"] = ood_detection(network, tests, strangers, measure)
     numbers = {
         "n": calibrated.n,
         "members": calibrated.members,
@@ -107,8 +107,8 @@ def judged_on_images(network: Network, tests: Dataset) -> tuple[dict[str, Any], 
         "wrong": wrong,
         "clean": calibrated.accuracy,
         "robust": float(stands.double().mean()),
-        "ece": calibrated.expected_error,
-        "nll": calibrated.negative_log_likelihood,
+        "ece": calibrated.ece,
+        "nll": calibrated.nll,
         "brier": calibrated.brier,
         **{name: None if one is None else one.auroc for name, one in by.items()},
     }

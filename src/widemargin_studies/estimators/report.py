@@ -49,8 +49,10 @@ def report(title: str, found: Mapping[Data, Found], settings: Mapping[Data, Sett
         _settings(settings),
         verdicts(found),
         (
-            _cross(CORRIDOR, "worst margin as a share of the best possible", found, lambda own: _means(own, "worst")),
-            _cross(SLABS, "worst margin as a share of the best possible", found, lambda own: _means(own, "worst")),
+            _cross(
+                CORRIDOR, "worst margin as a fraction of the best possible", found, lambda own: _means(own, "worst")
+            ),
+            _cross(SLABS, "worst margin as a fraction of the best possible", found, lambda own: _means(own, "worst")),
             _cross(DIGITS, "robust accuracy, %", found, lambda own: _means(own, "robust", 100, 1)),
             _cross(DIGITS, "negative log-likelihood", found, lambda own: _means(own, "nll")),
             _overview(found, settings),
@@ -92,7 +94,7 @@ def verdicts(found: Mapping[Data, Found]) -> tuple[Verdict, ...]:
         ),
         *(
             Verdict(
-                f"Digits: {called} depends more on the estimator than on the measure that UDP climbs.",
+                f"Digits: {called} depends more on the estimator than on the measure that UDP maximises.",
                 exactly(between > within),
                 f"std of the estimators' means {between:.{digit}f}; root mean variance between the measures of an "
                 f"estimator {within:.{digit}f}",
@@ -139,7 +141,7 @@ def _information(found: Found) -> Verdict:
         by.setdefault(kind, []).extend(pair for pair in pairs if pair[0] is not None)
     means = {kind: np.mean(pairs, 0) for kind, pairs in by.items() if pairs}
     return Verdict(
-        "Digits: mutual information tells turned digits from others better than entropy does, for every estimator "
+        "Digits: mutual information detects rotated digits better than entropy does, for every estimator "
         "with several members (mean AUROC over measures and seeds).",
         exactly(all(information > entropy for information, entropy in means.values())),
         "; ".join(f"{kind} {information:.3f} and {entropy:.3f}" for kind, (information, entropy) in means.items()),
@@ -168,14 +170,25 @@ def _cross(data: Data, what: str, found: Mapping[Data, Found], shown: Callable[[
     seeds = len(next(iter(own.values())))
     return Table(
         f"{data_title(data)}: {what}",
-        ("UDP climbs", *measures),
+        ("UDP maximises", *measures),
         tuple(rows),
         f"Mean ± std over {seeds} seeds." if seeds > 1 else "One seed.",
     )
 
 
 def _overview(found: Mapping[Data, Found], settings: Mapping[Data, Setting]) -> Table:
-    columns = ("estimator", "UDP climbs", "members", "corridor", "LMS-5", "clean %", "robust %", "ECE", "NLL", "Brier")
+    columns = (
+        "estimator",
+        "UDP maximises",
+        "members",
+        "corridor",
+        "LMS-5",
+        "clean %",
+        "robust %",
+        "ECE",
+        "NLL",
+        "Brier",
+    )
     more = ("wrong: H", "outside: H", "outside: MI", "s, plane", "s, digits")
     lines = []
     for row, own in found[DIGITS].items():
@@ -195,7 +208,7 @@ def _overview(found: Mapping[Data, Found], settings: Mapping[Data, Setting]) -> 
         "Margin, accuracy, calibration and cost",
         (*columns, *more),
         tuple(lines),
-        f"Corridor, LMS-5: worst margin as a share of the best possible, seeds {_seeds(settings[CORRIDOR])}; as "
+        f"Corridor, LMS-5: worst margin as a fraction of the best possible, seeds {_seeds(settings[CORRIDOR])}; as "
         f"entropy: of two classes that measure moves points alike. Digits, seeds {_seeds(settings[DIGITS])}, {tests} "
         "test images each: robust under PGD with 20 steps at linf 0.1 (which flatters); ECE in 15 bins; AUROC of "
         f"entropy H for wrong against right answers ({min(wrong)} to {max(wrong)} wrong), and of H and mutual "
@@ -266,7 +279,7 @@ def _reliability(found: Found) -> Picture:
     for panel, (kind, own) in zip(places, shown.items(), strict=False):
         bins = Bins(*(own.arrays[name] for name in ("count", "confidence", "accuracy")))
         draw_reliability(panel, bins)
-        panel.set_title(f"{kind}, ECE {bins.expected_error:.3f}", fontsize=10)
+        panel.set_title(f"{kind}, ECE {bins.ece:.3f}", fontsize=10)
     for panel in places[len(shown) :]:
         panel.set_axis_off()
     return Picture(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin.data.dataset import Examples
-from widemargin.measure.accuracy import Right
+from widemargin.measure.accuracy import Mask
 from widemargin.measure.certified.bounds import Program, Refined
 from widemargin.measure.certified.layers import Interval
 from widemargin.measure.certified.reading import read
@@ -33,7 +33,7 @@ _BEST_TO_ROUGH = 1.3
 
 def certified(
     network: Network | nn.Module, examples: Examples, ball: Ball, tick: Callable[[int], None] = lambda done: None
-) -> Right:
+) -> Mask:
     """For every example, whether it is proven that no point of the ball (cut with its box) is classified otherwise.
 
     False says nothing: the proof may be too weak.  Who is certified is certified in every smaller ball, too; that a

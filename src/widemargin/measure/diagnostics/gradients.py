@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widemargin.data.dataset import Examples
-from widemargin.measure.accuracy import BATCH_SIZE, iter_batches, share
+from widemargin.measure.accuracy import BATCH_SIZE, fraction, iter_batches
 from widemargin.measure.diagnostics.attacks import slope_of, stepped
 from widemargin.measure.diagnostics.finding import FLAT, Finding, graded, worst_of
 from widemargin.measure.diagnostics.observe import observed, raw_answers
@@ -44,7 +44,7 @@ def gradients(network: Network, examples: Examples) -> Finding:
             ]
             of_member = (torch.stack(members) == 0).any(0)
             rows.append(torch.stack([steepness == 0, of_ce == 0, flat, saturated, of_member]))
-    none, none_ce, flat_share, saturated_share, member = (share(row) for row in torch.cat(rows, 1).unbind())
+    none, none_ce, flat_share, saturated_share, member = (fraction(row) for row in torch.cat(rows, 1).unbind())
     verdict = worst_of(graded(max(flat_share, member), FLAT), graded(saturated_share, (FLAT[0], 0.5)))
     advice = ""
     if verdict != "fine":
@@ -83,7 +83,7 @@ def loss_surface(network: Network, examples: Examples, ball: Ball) -> Finding:
             )
             with torch.no_grad():
                 sure.append(network(inputs).amax(1).exp())
-    stuck_ce, stuck_margin = (share(row) for row in torch.cat(rows, 1).unbind())
+    stuck_ce, stuck_margin = (fraction(row) for row in torch.cat(rows, 1).unbind())
     confidence = float(torch.cat(sure).double().mean())
     # Where only cross-entropy is stuck, attacks on the margin still work.
     verdict = worst_of(graded(stuck_margin, FLAT), "suspicious" if stuck_ce > FLAT[1] else "fine")

@@ -8,7 +8,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from widemargin.data.dataset import Examples
-from widemargin.measure.accuracy import BATCH_SIZE, iter_batches, share
+from widemargin.measure.accuracy import BATCH_SIZE, fraction, iter_batches
 from widemargin.measure.diagnostics.finding import FLAT, Finding, Verdict, graded
 from widemargin.measure.diagnostics.observe import ROUNDING, observed, raw_answers, state_kept
 from widemargin.perturb.balls import Ball
@@ -49,8 +49,8 @@ def randomness(network: Network, examples: Examples) -> Finding:
             scale = first.abs().amax((0, 2)).clamp_min(torch.finfo(first.dtype).tiny)
             differences.append((first - second).abs().amax((0, 2)) / scale)
             changed.append(network(inputs).argmax(-1) != network(inputs).argmax(-1))
-    difference, moved = torch.cat(differences), share(torch.cat(changed))
-    largest, touched = float(difference.max()), share(~(difference <= ROUNDING))
+    difference, moved = torch.cat(differences), fraction(torch.cat(changed))
+    largest, touched = float(difference.max()), fraction(~(difference <= ROUNDING))
     verdict: Verdict = "wrong" if moved else "suspicious" if touched else "fine"
     return Finding(
         "randomness",
@@ -100,7 +100,7 @@ def inputs_in_box(examples: Examples, ball: Ball) -> Finding:
     points = torch.cat([inputs for _, inputs, _ in iter_batches(examples, BATCH_SIZE)])
     down, up = ball.box.room(points)
     width = (up - down).expand_as(points)
-    outside = share(~((down <= 1e-6) & (up >= -1e-6) & points.isfinite()).flatten(1).all(1))
+    outside = fraction(~((down <= 1e-6) & (up >= -1e-6) & points.isfinite()).flatten(1).all(1))
     low, high = float(points.min()), float(points.max())
     used = float("nan")
     if bool(width.isfinite().all()):

@@ -9,7 +9,7 @@ from itertools import combinations
 import torch
 
 from widemargin.data.dataset import Examples
-from widemargin.measure.accuracy import BATCH_SIZE, iter_batches, share
+from widemargin.measure.accuracy import BATCH_SIZE, fraction, iter_batches
 from widemargin.measure.diagnostics.attacks import (
     MANY_STEPS,
     PGD,
@@ -75,7 +75,7 @@ def large_radius(network: Network, examples: Examples, ball: Ball, seed: int = 0
         answers = torch.cat([network(inputs) for _, inputs, _ in iter_batches(examples, BATCH_SIZE)])
     right = is_correct(answers, labels_of(examples, answers))
     broken = broken_by(network, examples, PGD(whole, MANY_STEPS), seed)
-    survived, classes = share(right & ~broken), len(answers.argmax(1).unique())
+    survived, classes = fraction(right & ~broken), len(answers.argmax(1).unique())
     verdict = graded(survived, _SURVIVED)
     if classes == 1 and verdict == "wrong":
         verdict = "suspicious"
@@ -138,7 +138,7 @@ def random_noise(network: Network, examples: Examples, ball: Ball, white: Broken
     for draw in range(_DRAWS):
         drawn |= broken_at(network, examples, random_places(examples, ball, seed, draw))
     few = broken_by(network, examples, PGD(ball, _FEW_STEPS), seed)
-    noise, steps, only = share(drawn), share(few), share(drawn & ~white)
+    noise, steps, only = fraction(drawn), fraction(few), fraction(drawn & ~white)
     verdict = worst_of(graded(only, (0.0, _GAINED[1])), "suspicious" if int(drawn.sum()) > int(few.sum()) else "fine")
     return Finding(
         "random noise",
@@ -152,15 +152,15 @@ def random_noise(network: Network, examples: Examples, ball: Ball, white: Broken
 
 def more_steps(few: Broken, many: Broken) -> Finding:
     """Points that ten times the steps break in addition."""
-    gained = share(many & ~few)
+    gained = fraction(many & ~few)
     # One point may lie just at the edge of what is within reach.
     verdict = graded(gained, _MORE_STEPS) if int((many & ~few).sum()) > 1 else "fine"
     return Finding(
         "more steps",
         verdict,
-        f"ten times the steps break {gained:.1%} of {len(few)} points more ({share(few):.1%} before)",
+        f"ten times the steps break {gained:.1%} of {len(few)} points more ({fraction(few):.1%} before)",
         "" if verdict == "fine" else "the attack has not converged: go on with more steps until nothing is gained",
-        {"gain": gained, "share_few": share(few)},
+        {"gain": gained, "share_few": fraction(few)},
     )
 
 
@@ -168,8 +168,8 @@ def _gained(name: str, white: Mapping[str, Broken], black: Mapping[str, Broken],
     if not white or not black:
         raise ValueError(f"{name} compares at least one attack of each kind, got {len(white)} and {len(black)}")
     left = ~torch.stack(list(white.values())).any(0)
-    gains = {of: share(broken & left) for of, broken in black.items()}
-    gain = share(torch.stack(list(black.values())).any(0) & left)
+    gains = {of: fraction(broken & left) for of, broken in black.items()}
+    gain = fraction(torch.stack(list(black.values())).any(0) & left)
     verdict = graded(gain, _GAINED)
     # One point of a few may be bad luck.
     if round(gain * len(left)) == 1 and verdict == "wrong":
