@@ -84,7 +84,7 @@ def test_every_public_part_can_be_written() -> None:
         "Detection",
         "Training",
         "Outcome",
-        "Parts",
+        "Splits",
     }
     assert parts - no_parts_of_a_run - PARTS.keys() == set()
 
