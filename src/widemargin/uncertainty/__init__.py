@@ -1,1 +1,1 @@
-"""How sure is a network?  A network cut in two, answering with M members."""
+"""Networks that return logits of M members: single, ensemble, MC dropout, Laplace, deep kernel; measures of uncertainty."""

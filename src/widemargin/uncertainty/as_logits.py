@@ -9,7 +9,7 @@ from torch import Tensor, fx, nn
 
 @final
 class AsLogits(nn.Module):
-    """A network of others, asked for logits: what it is given is a copy, for it may overwrite it.
+    """A user's network that returns its logits as a tensor.  It gets a copy of the inputs, which it may overwrite.
 
     It may return them as `.logits` of an object, or as the only entry of a tuple.
     """
@@ -21,16 +21,16 @@ class AsLogits(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         if isinstance(inputs, Tensor) and not len(inputs):
-            # Networks that ask for `view(len(x), -1)` cannot tell the sizes of nothing.
+            # `view(len(x), -1)` fails for an empty batch.
             return self.forward(inputs.new_zeros((1, *inputs.shape[1:])))[:0]
-        answer: Any = self.network(inputs.clone())
-        # Whoever traces it gives and takes no tensors.
-        if isinstance(answer, Tensor | fx.Proxy):
-            return answer  # type: ignore[return-value]
-        logits = answer[0] if isinstance(answer, tuple | list) and len(answer) == 1 else getattr(answer, "logits", None)
+        output: Any = self.network(inputs.clone())
+        # While torch.fx traces, it is a proxy.
+        if isinstance(output, Tensor | fx.Proxy):
+            return output  # type: ignore[return-value]
+        logits = output[0] if isinstance(output, tuple | list) and len(output) == 1 else getattr(output, "logits", None)
         if not isinstance(logits, Tensor):
             raise ValueError(
-                f"{self.name} must return logits as one tensor, got a {type(answer).__name__}: let its forward return "
+                f"{self.name} must return logits as one tensor, got a {type(output).__name__}: let its forward return "
                 "the logits alone"
             )
         return logits

@@ -1,4 +1,4 @@
-"""Where is a network cut in two?  Perturbations are added to what the first half returns."""
+"""Cuts: a network as encoder and head.  Perturbations are added to what the encoder returns."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -72,11 +72,11 @@ def at_module(network: nn.Module, name: str) -> Cut:
 
 
 def is_chain(module: nn.Module) -> bool:
-    """Is it its children, one after the other, and nothing else?"""
+    """Whether its forward is that of its children, one after the other, and nothing else."""
     # A hook of the container would be lost with it.
     hooked = module._forward_hooks or module._forward_pre_hooks
-    own = type(module).forward is not nn.Sequential.forward and not getattr(module, "answers_as_its_layers", False)
-    return isinstance(module, nn.Sequential) and not own and not hooked
+    other = type(module).forward is not nn.Sequential.forward and not getattr(module, "answers_as_its_layers", False)
+    return isinstance(module, nn.Sequential) and not other and not hooked
 
 
 def _cut_chain(network: nn.Module, path: list[str]) -> Cut:
@@ -143,28 +143,28 @@ def _cut_traced(network: nn.Module, module: nn.Module, name: str) -> Cut:
         raise _nothing_after(name)
     for user in cut.users:
         if _overwrites(user, root):
-            raise _overwritten(name, _said(user))
+            raise _overwritten(name, _described(user))
     upstream = _upstream(cut)
     encoder, head = fx.Graph(), fx.Graph()
-    kept: dict[fx.Node, fx.Node] = {}
-    passed_on = {cut: head.placeholder("encoded")}
+    in_encoder: dict[fx.Node, fx.Node] = {}
+    in_head = {cut: head.placeholder("encoded")}
 
     def from_the_cut(node: fx.Node) -> fx.Node:
-        if node.op == "get_attr" and node not in passed_on:
-            passed_on[node] = head.node_copy(node)
-        if node not in passed_on:
+        if node.op == "get_attr" and node not in in_head:
+            in_head[node] = head.node_copy(node)
+        if node not in in_head:
             raise ValueError(
-                f"a network can be cut only where everything passes, but {_said(node)} is used on both sides of "
+                f"a network can be cut only where everything passes, but {_described(node)} is used on both sides of "
                 f"{name!r}: choose a layer that no skip connection crosses"
             )
-        return passed_on[node]
+        return in_head[node]
 
     for node in graph.nodes:
         if node in upstream or node.op == "placeholder":
-            kept[node] = encoder.node_copy(node, kept.__getitem__)
-        elif node not in passed_on:
-            passed_on[node] = head.node_copy(node, from_the_cut)
-    encoder.output(kept[cut])
+            in_encoder[node] = encoder.node_copy(node, in_encoder.__getitem__)
+        elif node not in in_head:
+            in_head[node] = head.node_copy(node, from_the_cut)
+    encoder.output(in_encoder[cut])
     return Cut(fx.GraphModule(root, encoder, "Encoder"), fx.GraphModule(root, head, "Head"))
 
 
@@ -208,12 +208,12 @@ def _in_mode(network: nn.Module, training: bool) -> Iterator[None]:
 
 
 def _upstream(cut: fx.Node) -> set[fx.Node]:
-    found, open_nodes = {cut}, [cut]
+    visited, open_nodes = {cut}, [cut]
     while open_nodes:
-        fresh = [node for node in open_nodes.pop().all_input_nodes if node not in found]
-        found.update(fresh)
+        fresh = [node for node in open_nodes.pop().all_input_nodes if node not in visited]
+        visited.update(fresh)
         open_nodes += fresh
-    return found
+    return visited
 
 
 def _overwrites(node: fx.Node, root: nn.Module) -> bool:
@@ -224,8 +224,8 @@ def _overwrites(node: fx.Node, root: nn.Module) -> bool:
     return bool(node.kwargs.get("inplace")) or (name.endswith("_") and not name.endswith("__"))
 
 
-def _said(node: fx.Node) -> str:
-    """A node in the user's words."""
+def _described(node: fx.Node) -> str:
+    """A node by the user's name for it."""
     if node.op == "placeholder":
         return "the input"
     return repr(str(node.target).removeprefix("network.") if node.op == "call_module" else node.name)

@@ -1,4 +1,5 @@
-"""A Gaussian process on learned features: sure only near what it has seen (DUE, van Amersfoort et al. 2021)."""
+"""Deep kernels: a Gaussian process on learned features, confident only near training data (DUE, van Amersfoort et al.
+2021)."""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ class DeepKernel(Drawn):
 def check_deep_kernel() -> ModuleType:
     """gpytorch, or one sentence if it is missing."""
     with warnings.catch_warnings():
-        # What it compiles with torch.jit when it is imported is its own affair.
+        # It uses torch.jit when it is imported.
         warnings.simplefilter("ignore", DeprecationWarning)
         return import_optional("gpytorch", "'widemargin[gp]'", "a deep kernel")
 
@@ -134,8 +135,8 @@ def first_places(features: Features, count: int, rng: Rng) -> tuple[Centers, flo
     """Inducing points by k-means, and a length scale: where a deep kernel begins.
 
     The length is the mean distance between features, as in DUE, but at least half their mean norm.  An untrained LeNet
-    tells digits apart by a tenth of that norm, and its first updates move all features by more than they differ: with
-    the distance alone the kernel is zero between every digit and every inducing point from then on, and so are all
+    differs between digits by a tenth of that norm, and its first updates move all features by more than that: with the
+    distance alone the kernel is zero between every digit and every inducing point from then on, and so are all
     gradients.
     """
     centers = k_means(features, count, rng)
@@ -144,7 +145,7 @@ def first_places(features: Features, count: int, rng: Rng) -> tuple[Centers, flo
 
 
 def k_means(points: Features, count: int, rng: Rng) -> Centers:
-    """Lloyd's algorithm from `count` points drawn without repetition; a centre that nobody chooses stays."""
+    """Lloyd's algorithm from `count` points drawn without repetition; a centre without points does not move."""
     if not 1 <= count <= len(points):
         raise ValueError(f"k-means needs 1..{len(points)} centres for {len(points)} points, got {count}")
     centers = points[rng.permutations(len(points))[0, :count].to(points.device)].clone()
@@ -158,6 +159,6 @@ def k_means(points: Features, count: int, rng: Rng) -> Centers:
 
 
 def _forget(process: nn.Module) -> None:
-    """gpytorch keeps a Cholesky factor between calls, also when the optimiser has changed what it was of."""
+    """gpytorch caches a Cholesky factor between calls, also after the optimiser has changed the matrix."""
     for module in process.modules():
         getattr(module, "_memoize_cache", {}).clear()

@@ -1,4 +1,4 @@
-"""When members are draws, which ones?  Fixed ones for whoever measures, fresh ones for a training's search."""
+"""Networks whose members are random draws: fixed ones in evaluation, fresh ones in the search of a training update."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from widemargin.uncertainty.network import Network
 
 
 class Renewal(Protocol):
-    """How long a search that is part of a training keeps the members it has drawn."""
+    """How often a search in training draws new members."""
 
     def at(self, step: int) -> int:
-        """The number of the set that is used at this step."""
+        """The number of the set of members at this step."""
         ...
 
 
 @dataclass(frozen=True)
 class PerSearch:
-    """All steps of a search climb the same function."""
+    """All steps of a search use the same members."""
 
     def at(self, step: int) -> int:
         return 0
@@ -32,7 +32,7 @@ class PerSearch:
 
 @dataclass(frozen=True)
 class PerStep:
-    """Every look at the members is at new ones: what is climbed is their expectation, with noise."""
+    """Every step draws new members: a stochastic gradient of their expectation."""
 
     def at(self, step: int) -> int:
         return step
@@ -42,10 +42,10 @@ SAME = PerSearch()
 
 
 class Drawn(Network):
-    """In eval mode the members follow from `seed` alone and are shared by the whole batch: a point is judged by the
-    mean over the same `draws` every time, whatever its company, and an attack climbs the very function that judges.
+    """In eval mode the members depend on `seed` alone and are the same for the whole batch: the prediction for a point
+    is the mean over the same `draws` every time, in any batch, and an attack sees exactly that function.
 
-    In train mode every row has draws of its own, from torch's global generator, which the training loop lends.
+    In train mode every row has its own draws, from torch's global generator, which the training loop seeds.
     """
 
     draws: int
@@ -61,7 +61,7 @@ class Drawn(Network):
         self._looks = 0
 
     def member_seed(self) -> int:
-        """What the members of this call follow from, in eval mode."""
+        """The seed of the members of this call, in eval mode."""
         if self._lent is None:
             return self.seed
         step, self._looks = self._looks, self._looks + 1
@@ -70,9 +70,9 @@ class Drawn(Network):
 
 @contextmanager
 def fresh_draws(network: nn.Module, rng: Rng) -> Iterator[None]:
-    """Other members than those that are measured, while a training searches: it must not learn to please a few.
+    """Other members than those of evaluation, for the search of an update: training must not overfit to a few draws.
 
-    Nothing of it outlives the context, so a training that is interrupted has nothing to remember.
+    Nothing of it outlives the context, so a checkpoint need not hold it.
     """
     drawn = [module for module in network.modules() if isinstance(module, Drawn)]
     for module in drawn:
@@ -85,7 +85,7 @@ def fresh_draws(network: nn.Module, rng: Rng) -> Iterator[None]:
 
 
 def redrawn(network: Network, draws: int, other: bool = False) -> Network:
-    """A copy with so many draws; on request other ones, which have nothing to do with the network's own."""
+    """A copy with so many draws; with `other`, independent of the network's own."""
     copied = copy.deepcopy(network)
     for module in copied.modules():
         if isinstance(module, Drawn):

@@ -1,4 +1,4 @@
-"""One network, many opinions: each draw of its dropout masks is a member (Gal & Ghahramani 2016)."""
+"""MC dropout: each draw of a network's dropout masks is a member (Gal & Ghahramani 2016)."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class MCDropout(Drawn):
             self._masks_of = (seed, self.draws)
         key = (call, like.shape[1:], like.dtype, like.device)
         if key not in self._masks:
-            # Whoever asks first may be in inference mode, and what is made there is of no use to a gradient later.
+            # The first call may be in inference mode, whose tensors cannot be used with gradients later.
             with torch.inference_mode(False):
                 self._masks[key] = _drawn_masks(layer, self.draws, Rng.seeded(seed, purpose=f"dropout {call}"), like)
         return self._masks[key]
@@ -155,8 +155,8 @@ def _drawn_masks(layer: _DropoutNd, draws: int, rng: Rng, like: Tensor) -> tuple
     def answer(value: float) -> Tensor:
         # On the processor and in single precision: the same masks on every device and in every dtype.
         with rng.as_global(), torch.no_grad():
-            found: Tensor = active.forward(torch.full((draws, *like.shape[1:]), value))
-        return found.unsqueeze(1).to(like)
+            dropped: Tensor = active.forward(torch.full((draws, *like.shape[1:]), value))
+        return dropped.unsqueeze(1).to(like)
 
     shift = answer(0.0)
     scale = answer(1.0) - shift

@@ -1,4 +1,4 @@
-"""What of a network goes into a file that others run?  Tensors and elementary operators, and nothing that draws."""
+"""Networks for export: tensors and elementary operators, without parametrizations, gpytorch or random draws."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from widemargin.uncertainty.predictive import log_mean_prob
 
 
 def plain(network: nn.Module) -> nn.Module:
-    """A copy that answers as the network does in eval mode: its weights as they have become, its kernel as numbers."""
+    """A copy that computes what the network does in eval mode: parametrized weights and kernels become constants."""
     copied = copy.deepcopy(network)
     for layer in copied.modules():
         if parametrize.is_parametrized(layer):
@@ -26,14 +26,14 @@ def plain(network: nn.Module) -> nn.Module:
 
 def _settle(layer: nn.Module) -> None:
     """Not torch's remove_parametrizations, which takes the weights of the layer's uncopied original away too."""
-    kept = [
-        # What goes into a file is trained no more; a running average never was.
+    weights = [
+        # Exported weights are not trained; buffers stay buffers.
         (name, getattr(layer, name).detach(), any(True for _ in originals.parameters(recurse=False)))
         for name, originals in layer.parametrizations.items()  # type: ignore[operator, union-attr]
     ]
     layer.__class__ = parametrize.type_before_parametrizations(layer)
     del layer.parametrizations
-    for name, value, parameter in kept:
+    for name, value, parameter in weights:
         if parameter:
             layer.register_parameter(name, nn.Parameter(value, requires_grad=False))
         else:
@@ -42,7 +42,7 @@ def _settle(layer: nn.Module) -> None:
 
 @final
 class PlainKernel(nn.Module):
-    """A deep kernel that learns no more: whatever does not depend on the point is multiplied out, its draws are fixed.
+    """A deep kernel for inference: whatever does not depend on the point is precomputed, its draws are fixed.
 
     With `near` the unscaled kernel between points and inducing points, and in the letters of `marginals`, the rest is
     mean = c + near (s L^-T m) and variance = prior - |near (s L^-T)|^2 + |near (s L^-T S)|^2.

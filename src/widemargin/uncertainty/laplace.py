@@ -1,10 +1,10 @@
-"""How sure may a trained network be of its last layer?  A Gaussian around it, whose draws are members."""
+"""Last-layer Laplace approximation: a Gaussian posterior of the last layer, whose draws are members."""
 
 from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -27,7 +27,7 @@ _PRECISIONS = [10 ** (power / 2) for power in range(-8, 13)]
 class LastLayerLaplace(Network):
     """`draws` last layers from N(trained, posterior); everything before is computed once.  Made by `laplace`.
 
-    What was drawn is kept as offsets from the trained layer: fixed, and the same wherever the network is loaded.
+    Draws are stored as offsets from the trained layer: fixed, and the same wherever the network is loaded.
     """
 
     replicas = 1
@@ -128,17 +128,15 @@ def _posterior(
             log_likelihood += float(log_probs.gather(1, labels.cpu().unsqueeze(1)).sum())
     feature_curvature, feature_axes = torch.linalg.eigh(features / len(examples))
     class_curvature, class_axes = torch.linalg.eigh(classes)
-    found = Posterior(
+    posterior = Posterior(
         feature_axes, feature_curvature.clamp_min(0), class_axes, class_curvature.clamp_min(0), precision or 1.0
     )
     if precision is not None:
-        return found
+        return posterior
     bias = torch.zeros(len(last.weight), 0) if last.bias is None else last.bias.unsqueeze(1)
     size = float(torch.cat([last.weight, bias.to(last.weight)], 1).double().square().sum())
-    best = max(_PRECISIONS, key=lambda given: log_likelihood + _log_prior_and_volume(found, given, size))
-    return Posterior(
-        found.feature_axes, found.feature_curvature, found.class_axes, found.class_curvature, precision=best
-    )
+    best = max(_PRECISIONS, key=lambda given: log_likelihood + _log_prior_and_volume(posterior, given, size))
+    return replace(posterior, precision=best)
 
 
 def _log_prior_and_volume(posterior: Posterior, precision: float, size: float) -> float:

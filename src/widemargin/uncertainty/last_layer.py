@@ -1,4 +1,4 @@
-"""What does the last linear layer see?"""
+"""The last linear layer of a network, and the features it gets."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from torch import nn
 
 
 def pop_last_linear(network: nn.Module) -> nn.Linear:
-    """Leave the network without its last linear layer, in place: it returns the features that the layer was given.
+    """Remove the last linear layer, in place, and return it; the network then returns the features it got.
 
-    Nothing may follow it but what leaves its answer as it is.
+    Only layers that do not change the logits may follow it.
     """
-    found = [(name, module) for name, module in network.named_modules() if isinstance(module, nn.Linear) and name]
-    if not found:
+    layers = [(name, module) for name, module in network.named_modules() if isinstance(module, nn.Linear) and name]
+    if not layers:
         raise ValueError(
             f"the network must end in an nn.Linear that is a submodule, got none in a {type(network).__name__}: wrap "
             "it in nn.Sequential"
         )
-    name, last = found[-1]
+    name, last = layers[-1]
     parent, _, child = name.rpartition(".")
     network.get_submodule(parent)._modules[child] = nn.Identity()
     return last

@@ -1,4 +1,4 @@
-"""A network that answers with probabilities, taken by its word."""
+"""Networks that return probabilities instead of logits."""
 
 from typing import final
 
@@ -11,7 +11,7 @@ from widemargin.uncertainty.network import Network
 
 @final
 class LogProbabilities(Network):
-    """A network that answers with probabilities, by their logs: the same classifier, of valid logits."""
+    """The logs of a network's probabilities as logits: the same classifier."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
@@ -21,8 +21,8 @@ class LogProbabilities(Network):
         return self.network.encode(inputs)
 
     def logits(self, encoded: Encoded) -> MemberLogits:
-        shares = self.network.logits(encoded)
-        return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()
+        probs = self.network.logits(encoded)
+        return probs.clamp_min(torch.finfo(probs.dtype).tiny).log()
 
     def penalty(self) -> Tensor:
         return self.network.penalty()

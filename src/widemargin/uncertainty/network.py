@@ -1,4 +1,4 @@
-"""What is a classifier here?  Two halves, and an answer of M members."""
+"""The base class of all classifiers: encoder and head, logits of M members; checks of a user's network."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from widemargin.uncertainty.predictive import log_mean_prob
 
 
 class Network(nn.Module, ABC):
-    """Perturbations live between `encode` and `logits`: at the input, or wherever the network is cut."""
+    """Perturbations are added between `encode` and `logits`: to the input, or wherever the network is cut."""
 
     replicas: int
     """How many independent networks share the batch: each owns one of as many equal blocks of rows."""
@@ -25,10 +25,10 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def penalty(self) -> Tensor:
-        """What the network itself adds to the training loss: a Gaussian process's KL / N, else 0."""
+        """The network's own term of the training loss: a Gaussian process's KL / N, else 0."""
 
     def forward(self, inputs: Points) -> LogProbs:
-        """Log of the mean probability: what every measurement and every attack from outside sees."""
+        """Log of the mean probability, which is measured and attacked."""
         return log_mean_prob(self.logits(self.encode(inputs)))
 
 
@@ -38,7 +38,7 @@ def no_penalty(network: nn.Module) -> Tensor:
 
 @contextmanager
 def in_eval_mode(network: nn.Module) -> Iterator[None]:
-    """Every module gets its own mode back: some may have been frozen in eval mode while others train."""
+    """Restores the mode of every module: some may be frozen in eval mode while others train."""
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
     try:
@@ -49,7 +49,7 @@ def in_eval_mode(network: nn.Module) -> Iterator[None]:
 
 
 def check_logits(logits: Tensor, rows: int | torch.SymInt) -> None:
-    """One member's raw answer: logits, one row for every point, two classes or more."""
+    """One member's output must be logits, one row for every point, for two classes or more."""
     if logits.ndim != 2 or logits.shape[0] != rows or logits.shape[1] < 2:
         raise ValueError(
             f"the network must return logits of shape [{rows}, classes] with at least 2 classes, got "
@@ -63,7 +63,7 @@ def check_is_network(network: object) -> None:
 
 
 def check_network(network: Network, inputs: Points) -> int:
-    """Try the network on a few points, as it will be used; return its number of classes."""
+    """Evaluate the network on a few points; return its number of classes."""
     with torch.no_grad(), in_eval_mode(network):
         try:
             logits = network.logits(network.encode(inputs))
@@ -79,8 +79,8 @@ def check_network(network: Network, inputs: Points) -> int:
 
 
 def check_not_probabilities(logits: MemberLogits) -> None:
-    """No member's rows may all be shares of 1: logits do not add up like that."""
+    """No member's rows may all be in [0, 1] and sum to 1."""
     logits = logits.detach()
-    shares = ((logits >= 0) & (logits <= 1)).all(-1) & ((logits.sum(-1) - 1).abs() < 1e-4)
-    if bool(shares.all(-1).any()):
+    look_like = ((logits >= 0) & (logits <= 1)).all(-1) & ((logits.sum(-1) - 1).abs() < 1e-4)
+    if bool(look_like.all(-1).any()):
         raise ValueError("the network must return logits, got rows that look like probabilities: remove its softmax")

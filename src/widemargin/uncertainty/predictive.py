@@ -1,4 +1,4 @@
-"""What do M members say together, and how unsure are they?  Everything in log space, for any logits."""
+"""The mean prediction of M members, and measures of its uncertainty; in log space, stable for any logits."""
 
 import math
 from typing import Any
@@ -26,7 +26,7 @@ def entropy(log_probs: Tensor) -> Tensor:
 
 
 def log_entropy(logits: MemberLogits) -> PerSample:
-    """log of eq. (E): same maximisers and gradient signs, but alive where the entropy itself has underflowed."""
+    """log of eq. (E): same maximisers and gradient signs, but finite where the entropy itself has underflowed."""
     return _LogEntropy.apply(logits)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -77,12 +77,12 @@ def _log_surprise_of_top(log_others: Tensor) -> Tensor:
 
 
 def expected_entropy(logits: MemberLogits) -> PerSample:
-    """Mean of the members' own entropies: what each is unsure of by itself (aleatoric)."""
+    """Mean of the members' entropies (aleatoric uncertainty)."""
     return entropy(logits.log_softmax(-1)).mean(0)
 
 
 def log_expected_entropy(logits: MemberLogits) -> PerSample:
-    """Its log, log (1 / M) sum H_m: alive where all entropies have underflowed."""
+    """Its log, log (1 / M) sum H_m: finite where all entropies have underflowed."""
     rows: Tensor = log_entropy(logits.flatten(0, 1).unsqueeze(0)).unflatten(0, logits.shape[:2])
     return rows[0] if len(logits) == 1 else rows.logsumexp(0) - math.log(len(logits))
 
@@ -101,7 +101,7 @@ def log_variation_ratio(logits: MemberLogits) -> PerSample:
 
 
 def mutual_information(logits: MemberLogits) -> PerSample:
-    """What the members disagree about (BALD): entropy of the mean less mean of the entropies."""
+    """The members' disagreement (BALD): entropy of the mean minus mean of the entropies."""
     return log_mutual_information(logits).exp()
 
 
@@ -114,7 +114,7 @@ def log_mutual_information(logits: MemberLogits) -> PerSample:
         raise ValueError("mutual information needs at least 2 members, got 1: use entropy, or an Ensemble")
     log_probs = logits.log_softmax(-1)
     mean = log_probs.logsumexp(0) - math.log(len(logits))
-    # Where all are sure of one class, their log-probabilities of it round to 0: take them from those of the others.
+    # Where all are confident of one class, their log-probabilities of it round to 0: take them from the others'.
     top = mean.detach().argmax(-1, keepdim=True)
     of_top = _log_of_top(log_probs, top.expand(len(logits), -1, -1)) - _log_of_top(mean, top)
     ratio = (log_probs - mean).scatter(-1, top.expand(len(logits), -1, -1), of_top)
@@ -145,11 +145,11 @@ def _log_g(r: Tensor) -> Tensor:
 
 
 def is_correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """Whether the highest of the last axis is the label's; an answer that is not a number is wrong."""
+    """Whether the argmax of the last axis is the label; NaN is not correct."""
     return (logits.argmax(-1) == labels) & logits.isfinite().any(-1) & ~logits.isnan().any(-1)
 
 
 def top_two_gap(log_probs: LogProbs) -> PerSample:
-    """How far the first class is ahead of the second: 0 on the decision boundary."""
+    """The difference of the two largest log-probabilities: 0 on the decision boundary."""
     first, second = log_probs.topk(2, -1).values.unbind(-1)
     return first - second

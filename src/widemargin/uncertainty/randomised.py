@@ -1,4 +1,4 @@
-"""One network that draws whenever it is asked, also in eval mode: each of some fixed draws is a member."""
+"""A network that is random also in eval mode: each of a fixed number of draws is a member."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from widemargin.uncertainty.network import Network
 
 @final
 class Randomised(Drawn):
-    """Whatever it draws from torch's generator is drawn from one of ours: the same for every row, in every batch.
+    """Torch's generator is seeded for every call: the same draws for every row, in every batch.
 
     Rows and members are computed at once by torch.vmap.  What that refuses (layers that fill tensors with noise in
-    place, or that look at values to decide what to do) raises RuntimeError.  Chance of another source stays chance.
+    place, or data-dependent control flow) raises RuntimeError.  Randomness of another source stays random.
     """
 
     replicas = 1
@@ -32,8 +32,8 @@ class Randomised(Drawn):
 
     def logits(self, encoded: Encoded) -> MemberLogits:
         def answer(point: Tensor) -> Tensor:
-            found: Tensor = self.network(point.unsqueeze(0))
-            return found.squeeze(0)
+            log_probs: Tensor = self.network(point.unsqueeze(0))
+            return log_probs.squeeze(0)
 
         def member(number: Tensor, points: Points) -> LogProbs:
             return torch.vmap(answer, randomness="same")(points)

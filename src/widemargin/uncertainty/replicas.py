@@ -1,4 +1,4 @@
-"""Many networks trained at once, each on its own: block s of the batch goes through network s alone."""
+"""Replicas: independent networks trained at once, one for each block of the batch."""
 
 from collections.abc import Sequence
 from typing import final
@@ -14,7 +14,7 @@ from widemargin.uncertainty.single import Single
 
 @final
 class Replicas(Network):
-    """Not an ensemble: the networks never meet.  One batched product replaces a loop over seeds."""
+    """Not an ensemble: the networks are independent.  One batched product replaces a loop over seeds."""
 
     def __init__(self, networks: Sequence[MLP]) -> None:
         super().__init__()
@@ -32,5 +32,5 @@ class Replicas(Network):
         return no_penalty(self)
 
     def split(self) -> list[Single]:
-        """The networks as they stand, each by itself again."""
+        """The networks with their current weights, one by one."""
         return [Single(at_input(network)) for network in self.stack.split()]

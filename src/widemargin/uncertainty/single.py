@@ -1,4 +1,4 @@
-"""One network is one member."""
+"""A single network: one member."""
 
 from typing import final
 
