@@ -1,1 +1,1 @@
-"""Where do points come from?"""
+"""Datasets: readers, splits, augmentation, toy sets."""

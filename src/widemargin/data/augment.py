@@ -1,4 +1,4 @@
-"""How does an image vary without changing its class?"""
+"""Image augmentation: random crops and flips."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pictures = Shaped[Tensor, "B channels height width"]
 
 @dataclass(frozen=True)
 class CropFlip:
-    """Shift each image by up to `padding` pixels, black coming in at the edges, and mirror every second one."""
+    """Random crops after zero padding by `padding` pixels, and horizontal flips with probability 1/2."""
 
     padding: int = 4
 

@@ -1,4 +1,4 @@
-"""In which order do examples come?"""
+"""Batches: the order of the examples in every epoch."""
 
 import math
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from widemargin.rng import Rng
 
 
 def updates_per_epoch(rows: int, size: int | None) -> int:
-    """The last batch of an epoch has what is left; a single row, which batch-norm cannot take, joins the one before."""
+    """The last batch of an epoch may be smaller; a single row, which batch-norm cannot take, joins the one before."""
     if size is None:
         return 1
     if not 1 <= size <= rows:
@@ -19,10 +19,10 @@ def updates_per_epoch(rows: int, size: int | None) -> int:
 
 
 def batches(rows: int, size: int | None, seeds: tuple[int, ...], first: int = 0) -> Iterator[Tensor]:
-    """Row numbers for ever, from update `first` on: every epoch in an order of its own.  No size: all rows.
+    """An endless iterator of row numbers, from update `first` on, shuffled in every epoch.  No size: all rows.
 
-    An epoch's order follows from its number, so training can start in the middle.  With several replicas, each
-    seed decides for its own block of rows, and a batch has rows of every block.
+    An epoch's order depends only on its number and the seeds, so training can resume anywhere.  With several replicas,
+    each seed shuffles its own block of rows, and a batch has rows of every block.
     """
     per_epoch = updates_per_epoch(rows // len(seeds), size)
     update, epoch, orders = first, -1, torch.arange(rows).view(len(seeds), -1)

@@ -1,10 +1,10 @@
-"""Is this data fit to train on?  Each check raises one sentence that says what must hold and what was got."""
+"""Checks of inputs and labels; every error says what must hold and what was got."""
 
 import torch
 from torch import Tensor
 
 UNLABELLED = -1
-"""Stands where a class would, in a row whose class nobody knows."""
+"""The label of a row whose class is unknown."""
 
 
 def check_points(points: Tensor) -> None:

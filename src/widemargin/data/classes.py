@@ -1,4 +1,4 @@
-"""Which classes do labels name?"""
+"""Class names and numbers from a column of labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from widemargin.data.dataset import ClassName
 from widemargin.data.limits import MOST_CLASSES, MOST_NAME, listed, quoted
 
 _FEW = 20
-"""So few rows may all be of different classes."""
+"""With fewer rows, all may be of different classes."""
 _EXACT = 2**53
 """From here on, floating-point numbers skip whole ones."""
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
@@ -23,7 +23,7 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 def numbered(labels: NDArray[Any], what: str, advice: str) -> tuple[NDArray[np.int64], tuple[ClassName, ...]]:
     """Classes 0..C-1 in the order of their names, whole numbers in the order of numbers; else UNLABELLED.
 
-    A class may be called "none" or "NA": only nothing at all, an empty text or NaN, is no label.
+    A class may be called "none" or "NA": only an empty string or NaN is no label.
     """
     values = _values(labels, what, advice)
     known = [value for value in values if value != "" and value == value]
@@ -55,7 +55,7 @@ def _check_count(classes: int, rows: int, distinct: set[Any]) -> None:
 
 
 def _whole_texts(texts: set[str]) -> dict[str, int]:
-    """Text such as "10" sorts before "2", so whole numbers become such; but "01" is another class than "1"."""
+    """The string "10" sorts before "2", so whole numbers become integers; but "01" is another class than "1"."""
     longest = max(texts, key=len)
     if len(longest) > MOST_NAME:
         raise ValueError(f"hold names of at most {MOST_NAME:,} characters, got {len(longest):,} in {quoted(longest)}")
@@ -87,7 +87,7 @@ def _check_whole(numbers: Any, most: int) -> None:
 
 
 def _float(text: str) -> float:
-    """NaN for what is no number."""
+    """NaN if it is not a number."""
     try:
         return float(text)
     except ValueError:

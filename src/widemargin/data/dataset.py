@@ -17,7 +17,7 @@ ClassName = str | int | float
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a dataset was read and what exactly was there, for a run to record.
+    """Where a dataset was read, and a digest of its files, for a run to record.
 
     `official` says whether every file has its official checksum; None where none is published.
     """
@@ -28,25 +28,25 @@ class Origin:
 
 
 IN_MEMORY = Origin("memory", "")
-"""Of tensors, which were read from nowhere."""
+"""Of tensors, which were not read from a file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Inputs [rows, features...] and labels [rows]; `dataset[rows]` is a batch of both.
 
-    Pixels stay the bytes they are in their file and become numbers in [0, 1] a batch at a time: as float32 CIFAR-10
+    Pixels are stored as bytes and become floats in [0, 1] one batch at a time: as float32 CIFAR-10
     would take 614 MB instead of 154.  `white` is the stored value that means 1.
 
-    A label of -1 (UNLABELLED) stands for an unknown class: such rows are for methods such as `vat` and
-    `udp_consistency` to train on; nothing can be measured on them.
+    A label of -1 (UNLABELLED) is an unknown class: `vat` and `udp_consistency` train on such rows; nothing can be
+    measured on them.
     """
 
-    # Plain tensors here, so that wrong ones get the sentences of the checks below.
+    # Plain tensors here, so that wrong ones get the errors of the checks below.
     stored: Tensor
     labels: Tensor
     names: tuple[ClassName, ...] = ()
-    """What class k is called where the data comes from; 0, 1, ... by default."""
+    """The name of class k in the source; 0, 1, ... by default."""
     origin: Origin = IN_MEMORY
     white: int = 1
 
@@ -76,7 +76,7 @@ class Dataset:
 
     @property
     def points(self) -> Points:
-        """All inputs as floats at once: for images mind the memory."""
+        """All inputs as floats at once; large for images."""
         return self._scaled(self.stored)
 
     @cached_property
@@ -91,7 +91,7 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """Of what exactly the data is."""
+        """Of the inputs and labels, or of the files they were read from."""
         return digest(self.stored, self.labels) if self.origin is IN_MEMORY else self.origin.digest
 
     def labelled(self) -> Dataset:
@@ -99,7 +99,7 @@ class Dataset:
         return self.take(self.known) if self.has_unlabelled else self
 
     def hide_labels(self, known: Tensor) -> Dataset:
-        """All rows, with the labels of the rows `known` alone: to try how far few labels go."""
+        """All rows, but only the rows `known` keep their labels: to simulate few labels."""
         hidden = torch.full_like(self.labels, UNLABELLED)
         hidden[known] = self.labels[known]
         return replace(self, labels=hidden)
@@ -128,13 +128,13 @@ class Dataset:
     def _scaled(self, stored: Tensor) -> Tensor:
         if self.white != 1:
             return stored.float().div_(self.white)
-        # Files are single precision; tensors of the user's keep their own.
+        # Files become single precision; tensors in memory keep theirs.
         return stored if self.origin is IN_MEMORY else stored.float()
 
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """Some rows of a dataset, in this order, which keep the numbers that they have there."""
+    """Some rows of a dataset, in this order, that remember their row numbers there."""
 
     of: Examples
     rows: Tensor
@@ -160,7 +160,7 @@ Examples = Dataset | Subset
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Train on the first, which may lack labels, choose on the second, report on the third."""
+    """Training split, which may have unlabelled rows; validation split, for selection; test split, for the results."""
 
     train: Dataset
     validation: Dataset
@@ -168,7 +168,7 @@ class Splits:
 
 
 def row_numbers(examples: Examples, rows: Tensor) -> Tensor:
-    """In the whole dataset.  What is drawn for an example follows from that, so it is the same in every subset."""
+    """In the whole dataset.  Random numbers of an example depend on it, so they are the same in every subset."""
     return row_numbers(examples.of, examples.rows[rows]) if isinstance(examples, Subset) else rows
 
 

@@ -1,4 +1,4 @@
-"""How does a published file get here whole?  It goes on where it stopped, and only the right checksum is let in."""
+"""Downloads of published files: resumed after an interruption, verified by checksum."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Remote:
 
 
 def download(remotes: tuple[Remote, ...], folder: Path, terms: str, done: Callable[[], bool]) -> None:
-    """Fetch every file into `folder`; of an archive, what it holds in a folder of that name."""
+    """Fetch every file into `folder`; of an archive, the files in its folder of that name."""
     logger = import_optional("pooch", "pooch", "a download").get_logger()
     folder.mkdir(parents=True, exist_ok=True)
-    # Several workers may want the same data at once: one fetches it, the others wait and find it.
+    # Several workers may need the same data at once: one fetches it, the others wait.
     with FileLock(f"{folder}.lock"):
         if done():
             return
@@ -66,7 +66,7 @@ def _retrieved(remote: Remote, target: Path) -> Path:
 
 
 def _resume(address: str, part: Path, output: Path) -> None:
-    """What came stays in `part` until it is all there, so that the next attempt asks for the rest only."""
+    """Partial content stays in `part`, so that the next attempt requests only the rest."""
     here = part.stat().st_size if part.exists() else 0
     try:
         answer = urlopen(Request(address, headers={"Range": f"bytes={here}-"} if here else {}), timeout=30)
@@ -74,11 +74,11 @@ def _resume(address: str, part: Path, output: Path) -> None:
         refusal.close()
         if refusal.code != 416:
             raise
-        # Nothing is left to send: the checksum will judge what is here.
+        # Nothing is left to send: the checksum decides about the content.
         part.replace(output)
         return
     with answer:
-        # A server that cannot go on in the middle sends all of it, with status 200.
+        # A server without range requests sends the whole file, with status 200.
         here = here if answer.status == 206 else 0
         length = answer.headers.get("Content-Length")
         total = here + int(length) if length else None

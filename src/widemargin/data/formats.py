@@ -1,4 +1,4 @@
-"""What do the official files hold?  Bytes in, arrays out; nothing in a file is ever executed."""
+"""Readers of the published file formats (IDX, CIFAR, SVHN): bytes to arrays; nothing in a file is executed."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ class File:
 
     @property
     def md5(self) -> str:
-        # The publishers give MD5; it tells versions apart and guards against accidents, not against enemies.
+        # The publishers give MD5; it distinguishes versions and detects accidents, not attacks.
         return hashlib.md5(self.content, usedforsecurity=False).hexdigest()
 
 
 def _unzipped(content: bytes, path: Path) -> bytes:
     """A piece at a time, so that a small file cannot become a huge one."""
-    found = bytearray()
+    unzipped = bytearray()
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as zipped:
             while piece := zipped.read(_PIECE):
-                found += piece
-                if len(found) > MOST_UNPACKED:
+                unzipped += piece
+                if len(unzipped) > MOST_UNPACKED:
                     raise _damaged(path, f"at most {MOST_UNPACKED:,} bytes once unzipped", "more")
     except (EOFError, OSError, zlib.error) as problem:
         raise _damaged(path, "a whole gzip file", reason(problem)) from None
-    return bytes(found)
+    return bytes(unzipped)
 
 
 def idx_pair(images: File, labels: File) -> tuple[Pixels, Classes]:
@@ -103,8 +103,8 @@ def cifar100(*batches: File) -> tuple[Pixels, Classes]:
 def svhn(file: File) -> tuple[Pixels, Classes]:
     """Cropped digits: X [32, 32, 3, N], y [N, 1] where 10 means the digit 0."""
     try:
-        found = _mat_arrays(file.content)
-        pixels, labels = found["X"], found["y"]
+        arrays = _mat_arrays(file.content)
+        pixels, labels = arrays["X"], arrays["y"]
     except (ValueError, KeyError, struct.error, zlib.error) as problem:
         raise _damaged(file.path, "a .mat file with X and y", reason(problem)) from None
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or labels.dtype.kind not in "iu":
@@ -116,12 +116,12 @@ def svhn(file: File) -> tuple[Pixels, Classes]:
 def _mat_arrays(content: bytes) -> dict[str, NDArray[Any]]:
     """The arrays of numbers in a .mat file of version 5, by name.
 
-    By hand, since scipy's reader believes what a file says of itself: some damaged ones end the process.
+    Our own, since scipy's reader trusts the headers of a file: some damaged ones crash the process.
     """
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:
         raise ValueError("no .mat file of version 5")
-    found, room = {}, MOST_UNPACKED
+    arrays, room = {}, MOST_UNPACKED
     for kind, part in _parts(content[_MAT_HEADER:], order):
         if kind == _MAT_COMPRESSED:
             ((kind, part),) = _parts(_inflated(part, room), order)
@@ -129,8 +129,8 @@ def _mat_arrays(content: bytes) -> dict[str, NDArray[Any]]:
         if kind != _MAT_ARRAY:
             raise ValueError("something else than an array of numbers")
         name, array = _mat_array(part, order)
-        found[name] = array
-    return found
+        arrays[name] = array
+    return arrays
 
 
 def _mat_array(part: bytes, order: str) -> tuple[str, NDArray[Any]]:
@@ -153,7 +153,7 @@ def _parts(content: bytes, order: str) -> Iterator[tuple[int, bytes]]:
         kind, count = struct.unpack_from(f"{order}II", content, place)
         begin = place + 8
         if kind >> 16:
-            # Up to four bytes stand beside their kind, which then has the count in its upper half.
+            # Up to four bytes are stored beside their kind, which then has the count in its upper half.
             kind, count, begin = kind & 0xFFFF, kind >> 16, place + 4
             place += 8
         else:
@@ -181,9 +181,9 @@ def _cifar(batches: tuple[File, ...], key: bytes) -> tuple[Pixels, Classes]:
 
 def _cifar_batch(file: File, key: bytes) -> tuple[Pixels, Classes]:
     try:
-        found = unpickled(file.content)
-        pixels = found[b"data"].array.reshape(-1, 3, 32, 32)
-        labels = found[key]
+        batch = unpickled(file.content)
+        pixels = batch[b"data"].array.reshape(-1, 3, 32, 32)
+        labels = batch[key]
         if type(labels) is not list or any(type(label) is not int for label in labels):
             raise ValueError("labels that are no list of whole numbers")
         classes = np.array(labels, np.int64)
@@ -193,7 +193,7 @@ def _cifar_batch(file: File, key: bytes) -> tuple[Pixels, Classes]:
             "opened; replace it by the official file"
         ) from None
     except Exception as problem:
-        # Whatever is wrong with a file shows at some opcode or other.
+        # A damaged file may fail at any opcode.
         raise _damaged(file.path, f"a CIFAR batch with data and {key.decode()}", reason(problem)) from None
     return _matching(pixels, classes, file.path)
 

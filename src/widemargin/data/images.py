@@ -1,4 +1,4 @@
-"""Which published images can be had by name?"""
+"""Published image datasets by name: Fashion-MNIST, MNIST, SVHN, CIFAR-10, CIFAR-100, digits."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from widemargin.data.splits import at_most, published_splits
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Published images by name, divided as in the paper; equal descriptions draw equal images.
+    """A published image dataset by name, split as in the paper; equal values draw equal images.
 
-    `fraction` is that of the training file to train on (0.05 is the low-data setting), `seed` decides who is held out.
-    Of more than `most_tests` test images, so many are drawn, the same ones for every seed.  SVHN is free for
+    `fraction` is that of the training file to train on (0.05 is the low-data setting), `seed` decides the validation
+    split.  Of more than `most_tests` test images, so many are drawn, the same ones for every seed.  SVHN is free for
     non-commercial use only.
     """
 
@@ -43,17 +43,17 @@ class ImageSet:
 
     @property
     def terms(self) -> str:
-        """What the publishers ask of users; empty where they ask nothing in particular."""
+        """The publishers' terms of use; empty where there are none in particular."""
         return _OFFERS[self.name].terms
 
     @property
     def published_rows(self) -> int:
-        """How many images there are to train on if the files are the official ones; no file is read."""
+        """The number of training images if the files are the official ones; no file is read."""
         offer = _OFFERS[self.name]
         return offer.training - offer.validation if self.fraction == 1 else round(self.fraction * offer.training)
 
     def draw(self) -> Splits:
-        """Read the files, after a download if they are nowhere on this machine."""
+        """Read the files, after a download if they are not on this machine."""
         offer = _OFFERS[self.name]
         train, test = offer.read()
         # A file that is a subset of the official one keeps the published proportion.
@@ -71,7 +71,7 @@ def image_sets() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Offer:
-    """How to read the training and the test file, and how many of how many are for validation as published."""
+    """How to read the training and the test file, and the published size of the validation split."""
 
     read: Callable[[], tuple[Dataset, Dataset]]
     validation: int
@@ -80,10 +80,10 @@ class _Offer:
 
 
 def _digits() -> tuple[Dataset, Dataset]:
-    """scikit-learn's 8 x 8 digits come in one file: the last 360, written by other hands, are for the test."""
-    found = import_optional("sklearn.datasets", "scikit-learn", "the digits").load_digits()
-    pixels = found.images.astype(np.uint8)[:, None]
-    classes = found.target.astype(np.int64)
+    """scikit-learn's 8 x 8 digits are one file: the last 360, by other writers, are the test split."""
+    bunch = import_optional("sklearn.datasets", "scikit-learn", "the digits").load_digits()
+    pixels = bunch.images.astype(np.uint8)[:, None]
+    classes = bunch.target.astype(np.int64)
     digest = hashlib.sha256(pixels.tobytes() + classes.tobytes()).hexdigest()[:16]
     origin = Origin("scikit-learn", digest)
     whole = Dataset(torch.from_numpy(pixels), torch.from_numpy(classes), tuple(range(10)), origin, white=16)

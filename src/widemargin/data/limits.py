@@ -1,4 +1,4 @@
-"""How much may a file ask for?  Every bound of the readers stands here; docs/limits.md says what to do about each."""
+"""Size limits of all readers; docs/limits.md says what to do about each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 MOST_BYTES = 32 << 30
-"""Of a file of one's own."""
+"""Of a user's file."""
 MOST_UNPACKED = 1 << 30
 """Bytes that a file may become in memory, however small it is; more only in proportion to its size."""
 MOST_RATIO = 100
@@ -42,19 +42,19 @@ _KINDS = (
 def size_of(path: Path, most: int = MOST_BYTES) -> int:
     """Bytes of a plain file, which it must be: a pipe or a device might never end."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as problem:
         raise ValueError(f"{path} must be readable, got {problem.strerror}: see to its permissions") from None
-    if not stat.S_ISREG(found.st_mode):
-        kind = next((kind for is_it, kind in _KINDS if is_it(found.st_mode)), "something else")
+    if not stat.S_ISREG(status.st_mode):
+        kind = next((kind for is_it, kind in _KINDS if is_it(status.st_mode)), "something else")
         raise ValueError(f"{path} must be a file, got {kind}: name or put a file there")
-    if found.st_size > most:
-        raise ValueError(f"{path} must have at most {most:,} bytes, got {found.st_size:,}: use a part of it")
-    return found.st_size
+    if status.st_size > most:
+        raise ValueError(f"{path} must have at most {most:,} bytes, got {status.st_size:,}: use a part of it")
+    return status.st_size
 
 
 def check_unpacked(path: Path, unpacked: int, packed: int) -> None:
-    """Refuse what would become far more in memory than it is on disk, before any of it is there."""
+    """Refuse a file that would be far larger in memory than on disk, before it is unpacked."""
     if unpacked > max(MOST_UNPACKED, MOST_RATIO * packed):
         raise ValueError(
             f"{path} must unpack to at most {MOST_UNPACKED:,} bytes or {MOST_RATIO} times its size, got "
@@ -63,7 +63,7 @@ def check_unpacked(path: Path, unpacked: int, packed: int) -> None:
 
 
 def short(text: str) -> str:
-    """One line of a length that can be read."""
+    """One line of bounded length."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
 
@@ -80,6 +80,6 @@ def listed(names: Iterable[object]) -> str:
 
 
 def reason(problem: BaseException) -> str:
-    """What a library said, in one line."""
-    said = " ".join(str(problem).split())
-    return f"{type(problem).__name__}: {said[:200]}" if said else type(problem).__name__
+    """A library's error in one line."""
+    message = " ".join(str(problem).split())
+    return f"{type(problem).__name__}: {message[:200]}" if message else type(problem).__name__

@@ -1,1 +1,1 @@
-"""Networks that return logits of M members: single, ensemble, MC dropout, Laplace, deep kernel; measures of uncertainty."""
+"""Networks with logits of M members: single, ensemble, MC dropout, Laplace, deep kernel; measures of uncertainty."""
