@@ -1,4 +1,4 @@
-"""How is the user's own data read?  From a folder of images, an .npz, a .csv or a .parquet file."""
+"""The user's own data: a folder of images, an .npz, a .csv or a .parquet file."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class LocalFile(Protocol):
 
 @dataclass(frozen=True)
 class LocalData:
-    """The user's own examples, divided class by class into parts by the shares that are given and a seed.
+    """The user's own examples in stratified random splits.
 
-    Shares are those of the rows with a label; rows without one are for training.
-    The description names a place, not what is there: `Dataset.digest` tells two versions of a file apart.
+    `validation` and `test` are fractions of the labelled rows; unlabelled rows are for training.
+    This names a path, not its content: `Dataset.digest` distinguishes two versions of a file.
     """
 
     file: LocalFile
@@ -67,7 +67,7 @@ class LocalData:
 class Table:
     """A .csv (with a line of names) or .parquet file: one column of labels, all others numbers.
 
-    Where a label's cell is empty, nobody knows the class.
+    A row with an empty label is unlabelled.
     """
 
     path: str
@@ -85,8 +85,8 @@ class Npz:
     """An .npz file with an array of examples and an array of labels.
 
     Bytes with 3 or 4 axes are images, [N, H, W], [N, C, H, W] or [N, H, W, C], and come out in [0, 1]; all other
-    numbers are taken as they are.  A label that is NaN or, if that is given, equals `unlabelled` is none: -1 may be
-    a class like any other, so nobody guesses.
+    numbers are read unchanged.  A row is unlabelled if its label is NaN or, if given, equals `unlabelled`: -1 may be
+    a class, so there is no default.
     """
 
     path: str
@@ -130,7 +130,7 @@ class Npz:
 class ImageFolder:
     """A folder with a sub-folder of images for every class; the sorted names of the sub-folders are the classes.
 
-    Of the images in a sub-folder called `unlabelled` nobody knows the class.
+    Images in a sub-folder called `unlabelled` have no label.
     All images are converted to one mode, "RGB" or "L" (grey), and to `size` (height, width) if it is given.
     """
 
@@ -173,7 +173,7 @@ class ImageFolder:
         """Every pixel, and a digest of every file and its name."""
         # Before any is read: one of them might be a pipe, or a disk.
         packed = sum(size_of(file, MOST_UNPACKED) for file in files)
-        found: NDArray[np.uint8] = np.empty(0, np.uint8)
+        images: NDArray[np.uint8] = np.empty(0, np.uint8)
         digest = hashlib.sha256()
         for number, file in enumerate(files):
             content = file.read_bytes()
@@ -181,14 +181,14 @@ class ImageFolder:
             image = self._image(file, content)
             if number == 0:
                 check_unpacked(path, len(files) * image.size, packed)
-                found = np.empty((len(files), *image.shape), np.uint8)
-            if image.shape != found.shape[1:]:
+                images = np.empty((len(files), *image.shape), np.uint8)
+            if image.shape != images.shape[1:]:
                 raise ValueError(
-                    f"all images must have one size, got {found.shape[1]} x {found.shape[2]} and, in {file}, "
+                    f"all images must have one size, got {images.shape[1]} x {images.shape[2]} and, in {file}, "
                     f"{image.shape[0]} x {image.shape[1]} (height x width): give --size HEIGHT WIDTH"
                 )
-            found[number] = image
-        return torch.from_numpy(found).permute(0, 3, 1, 2).contiguous(), digest.hexdigest()[:16]
+            images[number] = image
+        return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), digest.hexdigest()[:16]
 
     def _image(self, file: Path, content: bytes) -> NDArray[np.uint8]:
         image = import_optional("PIL.Image", "pillow", "a folder of images")
@@ -203,7 +203,7 @@ class ImageFolder:
                     upright = upright.convert(self.mode).resize(self.size[::-1], image.Resampling.BILINEAR)
                 pixels = np.array(upright.convert(self.mode)).reshape(*upright.size[::-1], -1)
         except Exception as problem:
-            # A library meets a file of anybody's making, and raises what it likes.
+            # A library may raise anything on a malformed file.
             raise ValueError(
                 f"{file} must be a whole image ({', '.join(_FORMATS)}), got {reason(problem)}: replace or remove it"
             ) from None
@@ -214,7 +214,7 @@ class ImageFolder:
 
 @contextmanager
 def _only_bombs_warned(image: ModuleType) -> Iterator[None]:
-    """An image too large is an error, and an odd tag of a good photograph not even a warning."""
+    """An image that is too large is an error; other warnings, such as of unusual tags, are ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", image.DecompressionBombWarning)
@@ -226,16 +226,16 @@ _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
 
 def _clutter(name: str) -> bool:
-    """What desktops leave in folders."""
+    """Hidden files of desktop environments."""
     return name.startswith(".") or name.lower() in ("thumbs.db", "desktop.ini")
 
 
 def _existing(path: str) -> Path:
-    # Unlike Path's own, it leaves a ~name of nobody as it is.
-    found = Path(os.path.expanduser(path))
-    if not found.exists():
-        raise ValueError(f"{found} does not exist: name a file or folder that does")
-    return found
+    # Unlike Path.expanduser, it leaves the ~name of an unknown user unchanged.
+    expanded = Path(os.path.expanduser(path))
+    if not expanded.exists():
+        raise ValueError(f"{expanded} does not exist: name a file or folder that does")
+    return expanded
 
 
 def _channels_first(points: NDArray[np.generic], path: Path) -> NDArray[np.generic]:
@@ -256,7 +256,7 @@ def _channels_first(points: NDArray[np.generic], path: Path) -> NDArray[np.gener
 def _labelled(points: NDArray[Any], classes: Classes, path: Path) -> Dataset:
     picture = points.dtype == np.uint8 and points.ndim == 4
     with np.errstate(over="ignore"):
-        # What is too large becomes infinite, and is refused as such.
+        # Overflow becomes infinity, which is refused.
         stored = np.ascontiguousarray(points, dtype=np.uint8 if picture else np.float32)
     with path.open("rb") as file:
         origin = Origin(str(path), hashlib.file_digest(file, "sha256").hexdigest()[:16])

@@ -1,4 +1,4 @@
-"""What does an .npz file hold?  Plain arrays; what their headers claim is checked before it is believed."""
+"""Reader of .npz files: plain arrays whose headers are checked before anything is allocated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from widemargin.data.limits import check_unpacked, listed, reason, size_of
 
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Numpy writes no others, and some take gigabytes because a header says so."""
+"""Numpy writes no others, and some allocate gigabytes because of a header."""
 
 
 def npz_arrays(path: Path, names: tuple[str, str]) -> list[NDArray[Any]]:
@@ -23,7 +23,7 @@ def npz_arrays(path: Path, names: tuple[str, str]) -> list[NDArray[Any]]:
         with zipfile.ZipFile(path) as file:
             members = {member.filename.removesuffix(".npy"): member for member in file.infolist()}
     except Exception as problem:
-        # A library meets a file of anybody's making, and raises what it likes.
+        # A library may raise anything on a malformed file.
         raise _no_npz(path, problem) from None
     if any(name not in members for name in names):
         raise ValueError(

@@ -1,11 +1,11 @@
-"""Is the package that this kind of data needs installed?"""
+"""Imports of optional packages."""
 
 from importlib import import_module
 from types import ModuleType
 
 
 def import_optional(module: str, package: str, purpose: str) -> ModuleType:
-    """Imported only when such data is read, so that what is not used need not be installed."""
+    """Imported on first use, so that unused packages need not be installed."""
     try:
         return import_module(module)
     except ImportError:

@@ -1,7 +1,7 @@
-"""What does a pickled CIFAR batch hold?  Its opcodes are followed one by one, and only those that make plain values.
+"""Reader of pickled CIFAR batches: an interpreter of the few opcodes that make plain values.
 
-No unpickler is involved, so nothing in a file can be called; and whatever an index or a length claims, memory follows
-from the bytes and opcodes that are there.
+No unpickler is involved, so nothing in a file can be called; and memory is bounded by the bytes and opcodes that are
+there, whatever an index or a length claims.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DTYPE, _NDARRAY = "numpy dtype", "numpy ndarray"
 
 
 class Refused(Exception):
-    """What a pickle wanted and does not get."""
+    """A global that a pickle may not use."""
 
 
 def unpickled(content: bytes) -> dict[bytes, Any]:
@@ -34,10 +34,10 @@ def unpickled(content: bytes) -> dict[bytes, Any]:
         if opcode.name not in _ACTIONS:
             raise ValueError(f"the opcode {opcode.name}")
         _ACTIONS[opcode.name](machine, argument)
-    found = machine.stack.pop()
-    if not isinstance(found, dict):
-        raise ValueError(f"a {type(found).__name__}")
-    return found
+    result = machine.stack.pop()
+    if not isinstance(result, dict):
+        raise ValueError(f"a {type(result).__name__}")
+    return result
 
 
 class _Global:
@@ -62,7 +62,7 @@ class _Array:
 
 
 class _ByteType:
-    """Numpy's dtype, which must be the unsigned byte: byte order and the like are nothing to it."""
+    """Numpy's dtype, which must be the unsigned byte; its byte order does not matter."""
 
     def __init__(self, code: Any) -> None:
         if code not in (b"u1", "u1"):
@@ -81,17 +81,17 @@ class _Machine:
         self.stack.append(value)
 
     def since_mark(self) -> list[Any]:
-        place = self.marks.pop()
-        found = self.stack[place:]
-        del self.stack[place:]
-        return found
+        mark = self.marks.pop()
+        values = self.stack[mark:]
+        del self.stack[mark:]
+        return values
 
     def last(self, count: int) -> list[Any]:
         if len(self.stack) < count:
             raise ValueError("an empty stack")
-        found = self.stack[-count:]
+        values = self.stack[-count:]
         del self.stack[-count:]
-        return found
+        return values
 
     def append(self, values: list[Any]) -> None:
         if type(self.stack[-1]) is not list:

@@ -1,4 +1,4 @@
-"""How do images look to a network that was made for others?"""
+"""Images resized and converted to the shape that a network takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GREY = (0.299, 0.587, 0.114)
 
 
 def resize(examples: Dataset, shape: tuple[int, ...]) -> Dataset:
-    """In this shape, [C, H, W]: scaled bilinearly, grey given three equal colours or colours mixed to grey.
+    """In this shape, [C, H, W]: scaled bilinearly, grey repeated in three channels or colours converted to grey.
 
     Tables must have the shape already: a feature cannot be scaled.
     """

@@ -1,4 +1,4 @@
-"""Where is a published data set?  In the user's folder, in the cache, in the system's, or at its official address."""
+"""Published datasets: in the user's folder, in the cache, in a system folder, or downloaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Decode = Callable[..., tuple[Pixels, Classes]]
 
 @dataclass(frozen=True)
 class Source:
-    """A published data set: its files with the MD5 of their unzipped content, and where they may lie.
+    """A published dataset: its files with the MD5 of their unzipped content, and their possible folders.
 
     `folders` are looked for in `$WIDEMARGIN_DATA` and in the cache; the first is where a download goes.
     """
@@ -37,24 +37,24 @@ class Source:
     terms: str = ""
 
     def read(self, decode: Decode, names: tuple[ClassName, ...]) -> tuple[Dataset, Dataset]:
-        """The training and the test file, whole; one warning if some of it is not what was published."""
+        """The whole training and test files; a warning if they are not the published ones."""
         folder = self.locate()
         parts = [_read(folder, files, decode, names) for files in (self.train, self.test)]
         if not all(part.origin.official for part in parts):
             warnings.warn(
                 f"{folder} differs from the published {self.title}: it is used as it is, and the run records that "
                 "(delete it to have the official files downloaded)",
-                # At whoever called ImageSet.draw.
+                # Points at the caller of ImageSet.draw.
                 stacklevel=4,
             )
         return parts[0], parts[1]
 
     def locate(self) -> Path:
         """The first folder that holds every file, after a download if there is none."""
-        place = self.found()
-        return place if place is not None else self._downloaded()
+        folder = self.local_folder()
+        return folder if folder is not None else self._downloaded()
 
-    def found(self) -> Path | None:
+    def local_folder(self) -> Path | None:
         """The first folder of this machine that holds every file."""
         return next((place for place in self._places() if not self._lacking(place)), None)
 
@@ -99,9 +99,9 @@ def _stored(folder: Path, name: str) -> Path | None:
 
 
 def _read(folder: Path, files: tuple[tuple[str, str], ...], decode: Decode, names: tuple[ClassName, ...]) -> Dataset:
-    found = [File.read(path) for name, _ in files if (path := _stored(folder, name)) is not None]
-    pixels, classes = decode(*found)
-    checksums = [file.md5 for file in found]
+    contents = [File.read(path) for name, _ in files if (path := _stored(folder, name)) is not None]
+    pixels, classes = decode(*contents)
+    checksums = [file.md5 for file in contents]
     digest = hashlib.sha256(" ".join(checksums).encode()).hexdigest()[:16]
     origin = Origin(str(folder), digest, official=checksums == [checksum for _, checksum in files])
     try:

@@ -1,4 +1,4 @@
-"""Which rows are for training, which for choosing, which for the final numbers?  Decided by a seed, class by class."""
+"""Stratified splits into training, validation and test rows, decided by a seed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from widemargin.shapes import Labels
 
 
 def stratified(labels: Labels, count: int, rng: Rng) -> Tensor:
-    """`count` row numbers in rising order, every class with its share of them (largest remainders)."""
+    """`count` row numbers in rising order, every class in proportion to its size (largest remainders)."""
     if not 0 <= count <= len(labels):
         raise ValueError(f"a stratified draw must take 0..{len(labels)} rows, the number there are, got {count}")
     sizes = labels.bincount()
-    shares = sizes * count // len(labels)
+    quotas = sizes * count // len(labels)
     rests = sizes * count % len(labels)
     # A stable sort, so that classes of equal rest are served in their own order on every machine.
-    shares[rests.sort(descending=True, stable=True).indices[: count - int(shares.sum())]] += 1
+    quotas[rests.sort(descending=True, stable=True).indices[: count - int(quotas.sum())]] += 1
     shuffled = rng.permutations(len(labels))[0]
     by_class = shuffled[labels[shuffled].argsort(stable=True)]
     place_in_class = torch.arange(len(labels)) - (sizes.cumsum(0) - sizes)[labels[by_class]]
-    return by_class[place_in_class < shares[labels[by_class]]].sort().values
+    return by_class[place_in_class < quotas[labels[by_class]]].sort().values
 
 
 def held_out(labels: Labels, count: int, rng: Rng) -> tuple[Tensor, Tensor]:
@@ -48,8 +48,8 @@ def published_splits(train: Dataset, test: Dataset, validation: int, fraction: f
             f"the fraction (--fraction) must ask for 1..{len(rest)} of the training images, those that validation "
             f"leaves, got {fraction}, which is {count}: choose less, or 1 for all"
         )
-    kept = rest[stratified(train.labels[rest], count, Rng.seeded(seed, purpose="fraction"))]
-    return Splits(train.take(kept), train.take(held), test)
+    rows = rest[stratified(train.labels[rest], count, Rng.seeded(seed, purpose="fraction"))]
+    return Splits(train.take(rows), train.take(held), test)
 
 
 def at_most(examples: Dataset, count: int, seed: int) -> Dataset:
@@ -60,20 +60,20 @@ def at_most(examples: Dataset, count: int, seed: int) -> Dataset:
 
 
 def random_splits(examples: Dataset, validation: float, test: float, seed: int) -> Splits:
-    """Shares of one file, for data that comes in no parts.  Rows without a label are all for training."""
+    """Fractions of one file, for data without published splits.  Unlabelled rows are all for training."""
     if examples.has_unlabelled:
-        parts = random_splits(examples.labelled(), validation, test, seed)
+        splits = random_splits(examples.labelled(), validation, test, seed)
         unknown = examples.take((examples.labels == UNLABELLED).nonzero()[:, 0])
         stored, labels = (
-            torch.cat([getattr(part, name) for part in (parts.train, unknown)]) for name in ("stored", "labels")
+            torch.cat([getattr(part, name) for part in (splits.train, unknown)]) for name in ("stored", "labels")
         )
-        return replace(parts, train=replace(examples, stored=stored, labels=labels))
-    for name, share in (("validation", validation), ("test", test)):
-        if not 0 < share < 1 or validation + test >= 1:
-            raise ValueError(f"the shares must be above 0 and leave some to train on, got {name} {share}")
-        if round(share * len(examples)) == 0:
+        return replace(splits, train=replace(examples, stored=stored, labels=labels))
+    for name, fraction in (("validation", validation), ("test", test)):
+        if not 0 < fraction < 1 or validation + test >= 1:
+            raise ValueError(f"the fractions must be above 0 and leave some to train on, got {name} {fraction}")
+        if round(fraction * len(examples)) == 0:
             raise ValueError(
-                f"the {name} part must have at least one example, got {share} of {len(examples)}: add examples"
+                f"the {name} split must have at least one example, got {fraction} of {len(examples)}: add examples"
             )
     rest, last = held_out(examples.labels, round(test * len(examples)), Rng.seeded(seed, purpose="test"))
     stays, held = held_out(

@@ -1,4 +1,4 @@
-"""What does a table hold?  One column of labels and otherwise numbers; every refusal names the column."""
+"""Readers of .csv and .parquet tables: one column of labels, all others numbers; every error names the column."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def table(path: Path, label: str) -> tuple[Features, Column]:
 
 def _csv(path: Path, label: str) -> tuple[Features, Column]:
     try:
-        # Spreadsheets begin a file with a mark that is no part of the first name.
+        # Spreadsheets begin a file with a byte-order mark.
         with path.open(newline="", encoding="utf-8-sig") as file:
             return _rows((row for row in csv.reader(_lines(file)) if row), path, label)
     except (UnicodeDecodeError, csv.Error) as problem:
@@ -102,7 +102,7 @@ def _parquet_columns(path: Path, label: str) -> dict[str, Column]:
         with file_of(path) as file:
             schema, count = file.schema_arrow, file.metadata.num_rows
     except Exception as problem:
-        # Like the one below: a library meets a file of anybody's making, and raises what it likes.
+        # Here and below: a library may raise anything on a malformed file.
         raise _no_parquet(path, problem) from None
     _check_names(schema.names, path, label)
     for field in schema:

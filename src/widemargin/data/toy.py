@@ -34,7 +34,7 @@ class NarrowCorridor:
         even = stair % 2 == 0
         center = np.stack([np.ceil(stair / 2) + along * even, np.floor(stair / 2) + along * ~even], 1)
         half = (self.narrow + (self.wide - self.narrow) * t / 8)[:, None] / 2 * np.array([-1.0, 1.0])
-        return _cloud([center - half, center + half])
+        return _from_classes([center - half, center + half])
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class LMS5:
         inner, outer = width * v / 2, (3 + 8 * margin) / 5 + width * v
         middle = (1 + 6 * margin) / 5 + width * v
         y = np.where(labels == 1, middle, np.where(w < 0.75, inner, outer)) * np.where(side < 0.5, -1, 1)
-        return _cloud_of(np.stack([x, y], 1), labels)
+        return _dataset(np.stack([x, y], 1), labels)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class TwoDistances:
         labels = np.arange(self.count) // 2 % 2
         x = rng.random(self.count) + np.where(right, 0.5, -1.5)
         height = 0.6 * rng.random(self.count) + np.where(right, 0.8, 0.1)
-        return _cloud_of(np.stack([x, np.where(labels, height, -height)], 1), labels)
+        return _dataset(np.stack([x, np.where(labels, height, -height)], 1), labels)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class TwoGaussians:
     def draw(self) -> Dataset:
         labels = np.arange(self.count) % 2
         noise = np.random.default_rng(self.seed).normal(0, self.deviation, self.count)
-        return _cloud_of((2 * labels - 1 + noise)[:, None], labels)
+        return _dataset((2 * labels - 1 + noise)[:, None], labels)
 
 
 @dataclass(frozen=True)
@@ -113,16 +113,16 @@ class FromSklearn:
         noise = {"noise": self.noise} if self.name in _NOISY else {}
         make = getattr(datasets, f"make_{self.name}")
         points, labels = make(n_samples=self.count, random_state=self.seed, **noise)[:2]
-        return _cloud_of(points, labels)
+        return _dataset(points, labels)
 
 
 _NOISY = ("moons", "circles")
 _SKLEARN = (*_NOISY, "blobs", "gaussian_quantiles")
 
 
-def _cloud(classes: list[NDArray[np.float64]]) -> Dataset:
-    return _cloud_of(np.concatenate(classes), np.repeat(np.arange(len(classes)), [len(c) for c in classes]))
+def _from_classes(classes: list[NDArray[np.float64]]) -> Dataset:
+    return _dataset(np.concatenate(classes), np.repeat(np.arange(len(classes)), [len(c) for c in classes]))
 
 
-def _cloud_of(points: NDArray[np.float64], labels: NDArray[np.int64]) -> Dataset:
+def _dataset(points: NDArray[np.float64], labels: NDArray[np.int64]) -> Dataset:
     return Dataset(torch.as_tensor(points, dtype=torch.float32), torch.as_tensor(labels, dtype=torch.int64))
