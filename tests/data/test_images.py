@@ -101,9 +101,9 @@ def test_places_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         write_idx(place)
         assert ImageSet("fashion-mnist").draw().train.origin.place == str(place)
     (places[0] / "t10k-labels-idx1-ubyte.gz").unlink()
-    assert images.FASHION_MNIST.found() == places[1]
+    assert images.FASHION_MNIST.local_folder() == places[1]
     monkeypatch.delenv("WIDEMARGIN_DATA")
-    assert images.FASHION_MNIST.found() == places[1]
+    assert images.FASHION_MNIST.local_folder() == places[1]
 
 
 def test_the_right_checksum_is_official_and_silent(tmp_path: Path) -> None:

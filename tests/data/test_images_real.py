@@ -58,7 +58,7 @@ def test_svhn() -> None:
 
 
 def _need(name: str) -> None:
-    if getattr(images, name).found() is None:
+    if getattr(images, name).local_folder() is None:
         pytest.skip(f"{name} is not on this machine")
 
 

@@ -97,12 +97,12 @@ def test_shared_parts() -> None:
 
 @pytest.mark.parametrize(("validation", "test"), [(0.0, 0.5), (0.5, 0.0), (0.5, 0.5), (-0.1, 0.2), (0.1, 1.2)])
 def test_shares_that_leave_a_part_empty_are_refused(validation: float, test: float) -> None:
-    with pytest.raises(ValueError, match="the shares must be above 0"):
+    with pytest.raises(ValueError, match="the fractions must be above 0"):
         random_splits(_numbers(200), validation, test, seed=1)
 
 
 def test_shares_of_too_few_examples_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"validation part must have at least one example, got 0\.01 of 20"):
+    with pytest.raises(ValueError, match=r"validation split must have at least one example, got 0\.01 of 20"):
         random_splits(_numbers(20), 0.01, 0.5, seed=1)
 
 
