@@ -1,4 +1,4 @@
-"""How are archives and pickles of others opened?  Nothing is unpacked before its size is known, and no code is run."""
+"""Untrusted archives and pickles: sizes are checked before anything is unpacked, and no code is executed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_UNPACKED = 100
 
 @dataclass
 class Archive:
-    """A zip file whose parts may be read, but not too many of them, nor too often."""
+    """A zip file of which a bounded number of bytes may be read."""
 
     archive: zipfile.ZipFile
     size: int
@@ -59,9 +59,9 @@ def check_unpacked(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def unpickled(file: BufferedReader | BytesIO, size: int) -> Any:
-    """With torch's reader that knows tensors and containers and nothing else."""
+    """By torch.load with weights_only, which reads tensors and containers only."""
     if not zipfile.is_zipfile(file):
-        # Before torch 1.6 a file was one stream, whose sizes are believed.
+        # Before torch 1.6 a file was one stream, whose sizes are not checked.
         raise ValueError("it must be written by torch.save of torch 1.6 or later, got another format")
     with zipfile.ZipFile(file) as archive:
         check_unpacked(archive, size)
@@ -69,16 +69,16 @@ def unpickled(file: BufferedReader | BytesIO, size: int) -> Any:
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
     except Exception as problem:
-        # It raises anything of what it does not know.
+        # It may raise anything on a malformed file.
         raise ValueError(f"it must hold tensors and nothing else, got {sentence(problem)}") from None
 
 
-def named_tensors(found: Any) -> dict[str, Tensor]:
-    if not isinstance(found, Mapping) or not all(isinstance(value, Tensor) for value in found.values()):
+def named_tensors(content: Any) -> dict[str, Tensor]:
+    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
         raise ValueError("it must hold named tensors, got something else")
-    tensors = {str(name): value.detach() for name, value in found.items()}
+    tensors = {str(name): value.detach() for name, value in content.items()}
     for name, tensor in tensors.items():
-        # A tensor may claim more than it was stored with, or repeat a single number for ever.
+        # A tensor may claim more numbers than are stored, or repeat one by a stride of 0.
         if (
             tensor.is_sparse
             or tensor.is_quantized

@@ -1,6 +1,6 @@
-"""Which operators of torch.export's files are run, and by what?  These; no file's text is looked up anywhere else.
+"""The operators that are run from .pt2 files, an allowlist; names in a file are looked up nowhere else.
 
-None of them draws, writes to what it is given, opens a file, or believes sizes that it could check.
+None of them is random, works in place, opens a file, or trusts sizes that it could check.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _batch_norm(
 def _group_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Tensor, None, None]:
-    # Its own form believes N, C and HxW.
+    # The aten operator trusts N, C and HxW.
     return F.group_norm(input, group, weight, bias, eps), None, None
 
 
@@ -212,7 +212,7 @@ def _reshape(self: Tensor, size: list[int]) -> Tensor:
 
 @dataclass(frozen=True)
 class _OfNumbers:
-    """Of sizes: nothing is repeated, indexed or joined, and no number grows for ever."""
+    """Arithmetic of sizes: numbers only, of at most 64 bits."""
 
     function: Callable[..., Any]
 
@@ -251,13 +251,13 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 # fmt: on
 OPERATORS: dict[str, Callable[..., Any]] = {f"torch.ops.{one}": one for one in _OVERLOADS} | _FUNCTIONS
 OVERWRITING: dict[str, Callable[..., Any]] = {f"torch.ops.{one}": plain for one, plain in _OVERWRITING.items()}
-"""By what each is replaced that would overwrite its first argument: the same, where nothing else reads that."""
+"""In-place operators and their replacements: the same, where nothing else reads the overwritten value."""
 FRESH = {f"torch.ops.{one}" for one in (*_FRESH, *_OVERWRITING)} | {"torch.ops.aten.convolution.default"}
-"""What they return shares its memory with nothing that is read later."""
+"""Operators whose results share no memory with other values."""
 
 
 def positional(run: Callable[..., Any], given: Sequence[str]) -> int:
-    """How many of the first arguments go without their names, as whoever traces the network expects them."""
+    """How many of the first arguments are passed by position, as torch.fx expects them."""
     if not isinstance(run, OpOverload):
         # Our own functions are called by name; numbers have none.
         return len(given) if isinstance(run, _OfNumbers) else 0

@@ -1,4 +1,4 @@
-"""How does a trained network leave this library?"""
+"""Export of trained networks as .safetensors, .pt2 and .onnx."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from widemargin.uncertainty.single import Single
 def trained(folder: RunFolder, weights: str) -> tuple[Trial, nn.Module]:
     """A run's network in eval mode, with its best or last weights.
 
-    One network is plain torch again and returns logits; of several members it is the log of their mean probability.
+    A single network is the original module and returns logits; several members return the log of their mean probability.
     """
     trial = read_run(folder.description)
     if trial.members != SingleSpec():
@@ -40,7 +40,7 @@ def trained(folder: RunFolder, weights: str) -> tuple[Trial, nn.Module]:
 
 
 def _fill(folder: RunFolder, weights: str, network: Network) -> None:
-    """With the best or the last weights of a run."""
+    """Load the best or the last weights of a run."""
     path = weights_of(folder, weights)
     try:
         load_weights(path, network)
@@ -50,7 +50,7 @@ def _fill(folder: RunFolder, weights: str, network: Network) -> None:
 
 
 def weights_of(folder: RunFolder, weights: str) -> Path:
-    """The file; a run without validation has no best weights but the last."""
+    """The file; a run without validation has only last weights."""
     if weights == "last" or folder.best.exists():
         path = folder.last if weights == "last" else folder.best
     elif folder.last.exists() and "clean" in read_note(folder.last):
@@ -70,12 +70,12 @@ def export(folder: RunFolder, to: Path, weights: str = "best") -> None:
 
 
 def write_network(network: nn.Module, shape: Sequence[int], to: Path) -> None:
-    """A network in eval mode that takes points of this shape; draws are written as they are fixed."""
+    """A network in eval mode that takes points of this shape; random draws become constants."""
     _check_suffix(to)
     # Neither 0 nor 1 examples: a tracer takes these for constants.
     inputs = torch.full((3, *shape), 0.5)
     with torch.no_grad():
-        # What is drawn at the first call must not be drawn by a tracer.
+        # Draws of the first call must not be made by a tracer.
         network(inputs)
     _WRITERS[to.suffix](network, inputs, to)
 
@@ -94,7 +94,7 @@ def _write_program(module: nn.Module, inputs: Tensor, to: Path) -> None:
     try:
         program = torch.export.export(plain(module), (inputs,), dynamic_shapes=({0: torch.export.Dim("batch")},))
     except Exception as problem:
-        # A tracer meets a network of anybody's making, and raises what it likes.
+        # A tracer may raise anything on a user's network.
         reason = str(problem).strip().partition("\n")[0] or type(problem).__name__
         raise ValueError(
             f"this network cannot be written as {to.suffix} for batches of any size ({reason}): flatten with "
@@ -108,12 +108,12 @@ def _write_program(module: nn.Module, inputs: Tensor, to: Path) -> None:
 def _write_onnx(module: nn.Module, inputs: Tensor, to: Path) -> None:
     for package in ("onnx", "onnxscript"):
         import_optional(package, "'widemargin[onnx]'", "an .onnx file")
-    chatter = logging.getLogger("torch.onnx")
-    before = chatter.level
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
     with warnings.catch_warnings():
-        # What the exporter says of itself and of packages that are not needed.
+        # The exporter warns of itself and of packages that are not needed.
         warnings.simplefilter("ignore")
-        chatter.setLevel(logging.ERROR)
+        logger.setLevel(logging.ERROR)
         program = torch.onnx.export(
             plain(module),
             (inputs,),
@@ -123,7 +123,7 @@ def _write_onnx(module: nn.Module, inputs: Tensor, to: Path) -> None:
             output_names=["logits"],
             dynamic_shapes=({0: torch.export.Dim("batch")},),
         )
-        chatter.setLevel(before)
+        logger.setLevel(before)
     assert program is not None
     write_whole(to, program.model_proto.SerializeToString())
 

@@ -1,4 +1,4 @@
-"""How does a network run that came as a list of operators?  One after the other, over torch, so that gradients flow."""
+"""A network read from a file: a list of operators, run by torch one after the other, so that gradients flow."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MOST_STEPS = 100_000
 MOST_STORED = 2**34
 """Bytes of all tensors in one file, and of what one archive unpacks to."""
 LARGEST_VALUE = 2**28
-"""Numbers in what one operator makes, for two points or for the batch that a file was exported for."""
+"""Numbers in the result of one operator, for two points or for the batch that a file was exported for."""
 MOST_ALIVE = 2**30
-"""Numbers in all that is kept between two operators, for as many points."""
+"""Numbers in all values alive between two operators, for as many points."""
 _READ_VALUES = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default}
 
 
 def sentence(problem: object) -> str:
-    """The first line of what was raised, without what a file could do to a terminal, at a length that can be read."""
+    """The first line of an error, printable and of bounded length."""
     lines = str(problem).splitlines() or [type(problem).__name__]
     line = "".join(letter if letter.isprintable() else "?" for letter in lines[0])
     return line if len(line) <= 300 else f"{line[:300]} ..."
@@ -42,11 +42,11 @@ class Step:
 
 @final
 class Graph(nn.Module):
-    """Weights are frozen parameters: what is audited is not trained.  A value is dropped once nothing reads it.
+    """Weights are frozen parameters.  A value is dropped after its last use.
 
-    `sizes` is what the file says of its inputs, batch first, None for any size: other points are refused, and a batch
-    of one size alone is filled up or split.  The first points of a shape are preceded by a trial, in which no operator
-    runs before it is known how much it makes.
+    `sizes` is the declared shape of the inputs, batch first, None for any size: other points are refused, and batches
+    are padded or split to a fixed batch size.  Before the first points of a shape, a dry run computes the size of every
+    result before its operator runs.
     """
 
     def __init__(
@@ -75,19 +75,19 @@ class Graph(nn.Module):
         self._tried = set[tuple[int, ...]]()
 
     @property
-    def asks_for_rows(self) -> int | None:
-        """How many points it takes at once; None for any number."""
+    def fixed_batch_size(self) -> int | None:
+        """The only batch size it takes; None for any."""
         return self._sizes[0] if self._sizes else None
 
     def forward(self, inputs: Tensor) -> Tensor:
-        # Whoever traces it gives no tensor, and has asked before.
+        # While torch.fx traces, it is not a tensor, and was tried before.
         if isinstance(inputs, Tensor) and tuple(inputs.shape[1:]) not in self._tried:
             self._try(inputs)
-        # No points at all are asked as one: `view(rows, -1)` cannot tell the sizes of nothing.
-        rows = self.asks_for_rows or max(inputs.shape[0], 1)
+        # An empty batch is padded to one point: `view(rows, -1)` fails for it.
+        rows = self.fixed_batch_size or max(inputs.shape[0], 1)
         if inputs.shape[0] == rows:
             return self._run(inputs)
-        return torch.cat([self._run(filled_up(part, rows))[: len(part)] for part in inputs.split(rows)])
+        return torch.cat([self._run(padded(part, rows))[: len(part)] for part in inputs.split(rows)])
 
     def _run(self, inputs: Tensor) -> Tensor:
         values = self._begun(inputs)
@@ -100,9 +100,9 @@ class Graph(nn.Module):
         return {**values, self._given: inputs, "": None}
 
     def _try(self, inputs: Tensor) -> None:
-        """On zeros: what they come to does not matter."""
+        """A dry run on zeros."""
         self._check_sizes(inputs)
-        rows = self.asks_for_rows or max(1, min(len(inputs), 2))
+        rows = self.fixed_batch_size or max(1, min(len(inputs), 2))
         if rows * math.prod(inputs.shape[1:]) > LARGEST_VALUE:
             raise ValueError(f"its batches of {rows:,} points are too large, more than {LARGEST_VALUE:,} numbers")
         values = self._begun(inputs.new_zeros((rows, *inputs.shape[1:])))
@@ -113,7 +113,7 @@ class Graph(nn.Module):
                 try:
                     _take(values, step, read_last)
                 except Exception as problem:
-                    # Whatever torch has against what a file asks for.
+                    # torch may raise anything on the operators of a file.
                     raise ValueError(f"its {sentence(step.operator)} cannot be computed: {sentence(problem)}") from None
                 alive += self._numbers(values, step.outputs) - dropped
                 if alive > MOST_ALIVE:
@@ -131,8 +131,8 @@ class Graph(nn.Module):
             return
         wanted, got = self._sizes[1:], tuple(inputs.shape[1:])
         if len(wanted) != len(got) or any(a not in (None, b) for a, b in zip(wanted, got, strict=True)):
-            said = ", ".join("any" if size is None else str(size) for size in wanted)
-            raise ValueError(f"the file takes points of shape [{said}], got {list(got)}")
+            shape = ", ".join("any" if size is None else str(size) for size in wanted)
+            raise ValueError(f"the file takes points of shape [{shape}], got {list(got)}")
 
 
 def _take(values: dict[str, Any], step: Step, read_last: Sequence[str]) -> None:
@@ -142,15 +142,15 @@ def _take(values: dict[str, Any], step: Step, read_last: Sequence[str]) -> None:
         values.pop(name, None)
 
 
-def filled_up(points: Tensor, batch: int) -> Tensor:
-    """With zeros, whose answers nobody reads."""
+def padded(points: Tensor, batch: int) -> Tensor:
+    """With zeros, whose logits are discarded."""
     missing = batch - len(points)
     return torch.cat([points, points.new_zeros((missing, *points.shape[1:]))]) if missing else points
 
 
 @final
 class _Sized(TorchDispatchMode):
-    """Every operator is first asked for the sizes of what it would make, which costs no memory."""
+    """Every operator first runs on the meta device, for the size of its result, which needs no memory."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -179,12 +179,12 @@ def _check_order(stored: Mapping[str, Tensor], steps: Sequence[Step], given: str
 
 
 def _last_reads(steps: Sequence[Step], answer: str) -> list[tuple[str, ...]]:
-    alive, found = {"", answer}, []
+    alive, last_reads = {"", answer}, list[tuple[str, ...]]()
     for step in reversed(steps):
         last = {name for name in (*step.inputs, *step.outputs) if name not in alive}
-        found.append(tuple(last))
+        last_reads.append(tuple(last))
         alive |= last
-    return found[::-1]
+    return last_reads[::-1]
 
 
 def check_count(steps: int) -> None:
@@ -195,4 +195,4 @@ def check_count(steps: int) -> None:
 def batch_note(sizes: Sequence[int | None] | None) -> tuple[str, ...]:
     if not sizes or sizes[0] is None:
         return ()
-    return (f"it was exported for batches of exactly {sizes[0]} points, so points are asked in such batches",)
+    return (f"it was exported for batches of exactly {sizes[0]} points, so points are evaluated in such batches",)

@@ -1,4 +1,4 @@
-"""Which classifier is audited?  A run of ours, an exported file, or a network of the user's own, made a Network."""
+"""Loading of trained models: a run, a network of the zoo, an exported file, or a user's network, as a Network."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from widemargin.uncertainty.single import Single
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """In eval mode, perturbed at its inputs.  `trial` is there only for runs of ours."""
+    """In eval mode, perturbed at its inputs.  `trial` is None for models that are not runs."""
 
     network: Network
     name: str
     digest: str
-    """Of the weights, and of the file if the network is the user's own."""
+    """Of the weights, and of the Python file of a user's network."""
     trial: Trial | None = None
     notes: tuple[str, ...] = ()
 
 
 def load_model(place: str, weights: Path | None = None, which: Literal["best", "last"] = "best") -> Model:
-    """`runs/<key>`, zoo:<name>, model.pt2, model.onnx, or my_file.py:MyNet, whose weights are in a file or its own.
+    """`runs/<key>`, zoo:<name>, model.pt2, model.onnx, or my_file.py:MyNet, with weights from a file or its own.
 
-    Only my_file.py runs code of others; so does a run whose network is such a file.
+    Only my_file.py is executed, also for a run whose network is such a file.
     """
     path = Path(place).expanduser()
     if ".py:" in place:
-        return _own(place, weights)
+        return _user_network(place, weights)
     if weights is not None:
         raise ValueError(f"--weights belongs to a network such as my_file.py:MyNet, but {place} has its own")
     if place.startswith(PREFIX):
@@ -68,9 +68,9 @@ def load_model(place: str, weights: Path | None = None, which: Literal["best", "
 
 
 def load(place: str | Path) -> nn.Module:
-    """A trained network in eval mode, which answers with logits: the name of one in the zoo, runs/KEY, .pt2 or .onnx.
+    """A trained network in eval mode that returns logits: the name of one in the zoo, runs/KEY, .pt2 or .onnx.
 
-    Several members answer with the log of their mean probability.
+    Several members return the log of their mean probability.
     """
     named = str(place)
     in_zoo = named.startswith(PREFIX) or (not Path(named).exists() and (ZOO / named).is_dir())
@@ -101,35 +101,35 @@ def _zoo(name: str) -> Model:
 
 def _at_inputs(trial: Trial, module: nn.Module) -> Network:
     if not isinstance(module, Network):
-        own = AsLogits(module, trial.network.name) if isinstance(trial.network, UserNetwork) else module
-        return Single(at_input(own)).eval()
+        logits = AsLogits(module, trial.network.name) if isinstance(trial.network, UserNetwork) else module
+        return Single(at_input(logits)).eval()
     return (module if trial.place == AtInput() else InputSpace(module)).eval()
 
 
-def _own(place: str, weights: Path | None) -> Model:
-    own = UserNetwork.at(place)
-    module = own.build(Generator().manual_seed(0))
+def _user_network(place: str, weights: Path | None) -> Model:
+    spec = UserNetwork.at(place)
+    module = spec.build(Generator().manual_seed(0))
     if weights is None:
-        again = own.build(Generator().manual_seed(1))
-        # Weights that do not follow the seed were not drawn: the file has put them there.
+        again = spec.build(Generator().manual_seed(1))
+        # Weights that do not depend on the seed are not random: the file loads trained ones.
         if digest(*module.state_dict().values()) != digest(*again.state_dict().values()):
             raise ValueError(f"{place} has only random weights: give its trained ones with --weights file.safetensors")
-        found = digest(*module.state_dict().values())
+        of_weights = digest(*module.state_dict().values())
     else:
         _fill(module, _read_weights(weights), weights)
-        found = _file_digest(weights)
-    # The same weights may answer otherwise in another class, or once the file has changed.
-    whole = hashlib.sha256(f"{own.digest} {own.name} {found}".encode()).hexdigest()[:16]
-    network = Single(at_input(AsLogits(module, own.name))).eval()
+        of_weights = _file_digest(weights)
+    # The same weights may give other logits in another class, or once the file has changed.
+    whole = hashlib.sha256(f"{spec.digest} {spec.name} {of_weights}".encode()).hexdigest()[:16]
+    network = Single(at_input(AsLogits(module, spec.name))).eval()
     return Model(network, place if weights is None else f"{place} with {weights}", whole)
 
 
 def check_gradients(network: Network, inputs: Points) -> None:
-    """Attacks climb by them: answers must follow the inputs in a way that torch has seen."""
+    """Attacks need gradients of the logits with respect to the inputs."""
     points = inputs.clone().requires_grad_()
     with torch.enable_grad(), in_eval_mode(network):
-        answer = network(points)
-    (gradient,) = torch.autograd.grad(answer.sum(), points, allow_unused=True) if answer.requires_grad else (None,)
+        logits = network(points)
+    (gradient,) = torch.autograd.grad(logits.sum(), points, allow_unused=True) if logits.requires_grad else (None,)
     if gradient is None:
         raise ValueError(
             "gradients must reach the network's inputs, but its answers are cut off from them: remove detach(), "
@@ -157,7 +157,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 
 def _fill(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     wanted = {name: list(value.shape) for name, value in module.state_dict().items()}
-    # As training stores a network that is cut at its input, and torch one that is compiled.
+    # Prefixes of a network that training cut at its input, and of a compiled one.
     for prefix in ("head.", "_orig_mod."):
         if tensors.keys() != wanted.keys() and all(name.startswith(prefix) for name in tensors):
             tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}

@@ -1,4 +1,4 @@
-"""How is an ONNX file run so that gradients reach its inputs?  Every operator as torch computes it."""
+"""Reader of .onnx files: every operator is run by torch, so that gradients reach the inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OLDEST = 7
 _MOST_AXES = 64
 _DEEPEST = 100
 """Functions that call one another."""
-_OWN_DOMAINS = ("", "ai.onnx")
+_DOMAINS = ("", "ai.onnx")
 _DTYPES = {
     1: torch.float32,
     2: torch.uint8,
@@ -39,7 +39,7 @@ _AVERAGE_POOL = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 
 @dataclass(frozen=True)
 class Node:
-    """What an operator is told besides its inputs."""
+    """The attributes of an operator."""
 
     attributes: Mapping[str, Any]
     opset: int
@@ -65,12 +65,12 @@ def _window(node: Node, x: Tensor, kernel: Sequence[int]) -> tuple[list[int], li
         return strides, dilations, list(zip(pads[:axes], pads[axes:], strict=True))
     if auto == "VALID":
         return strides, dilations, [(0, 0)] * axes
-    found = []
+    pairs = []
     for size, side, stride, dilation in zip(x.shape[2:], kernel, strides, dilations, strict=True):
         total = max((math.ceil(size / stride) - 1) * stride + dilation * (side - 1) + 1 - size, 0)
         small, large = total // 2, total - total // 2
-        found.append((small, large) if auto == "SAME_UPPER" else (large, small))
-    return strides, dilations, found
+        pairs.append((small, large) if auto == "SAME_UPPER" else (large, small))
+    return strides, dilations, pairs
 
 
 def _padded(x: Tensor, pads: Sequence[tuple[int, int]], value: float) -> Tensor:
@@ -94,7 +94,7 @@ def _reach(
     """Pads with which rounding down gives the windows of ceil_mode: those that begin before the end pad."""
     if not node.get("ceil_mode", 0):
         return list(pads)
-    found = []
+    reach = []
     kernel = node.get("kernel_shape")
     for size, side, stride, dilation, (before, after) in zip(
         x.shape[2:], kernel, strides, dilations, pads, strict=True
@@ -103,8 +103,8 @@ def _reach(
         windows = math.ceil((size + before + after - extent) / stride) + 1
         if (windows - 1) * stride >= size + before:
             windows -= 1
-        found.append((before, (windows - 1) * stride + extent - size - before))
-    return found
+        reach.append((before, (windows - 1) * stride + extent - size - before))
+    return reach
 
 
 def _max_pool(node: Node, x: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ def _average_pool(node: Node, x: Tensor) -> Tensor:
     reach, pool = _reach(node, x, strides, dilations, pads), _AVERAGE_POOL[x.ndim - 2]
     if not any(map(any, reach)):
         return pool(x, kernel, strides)
-    # Cells that count: the image's own, and its pads if asked; never those that ceil_mode reaches beyond.
+    # Cells that count: the image's, its padding if count_include_pad is set; never those that ceil_mode adds.
     counted = x.new_ones(1, 1, *x.shape[2:])
     if node.get("count_include_pad", 0):
         counted = _padded(counted, pads, 1.0)
@@ -175,8 +175,8 @@ def _sizes(sizes: Tensor) -> list[int]:
 
 
 def _axes(node: Node, axes: Tensor | None) -> list[int] | None:
-    found = node.get("axes") if axes is None else _sizes(axes)
-    return None if found is None else [int(axis) for axis in found[:_MOST_AXES]]
+    listed = node.get("axes") if axes is None else _sizes(axes)
+    return None if listed is None else [int(axis) for axis in listed[:_MOST_AXES]]
 
 
 def _reduced(function: Callable[[Tensor, list[int], bool], Tensor]) -> Operator:
@@ -205,14 +205,14 @@ def _reshape(node: Node, x: Tensor, shape: Tensor) -> Tensor:
 
 
 def _squeeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
-    found = _axes(node, axes)
-    return x.squeeze() if found is None else x.squeeze(tuple(found))
+    over = _axes(node, axes)
+    return x.squeeze() if over is None else x.squeeze(tuple(over))
 
 
 def _unsqueeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
-    found = _axes(node, axes) or []
-    rank = x.ndim + len(found)
-    for axis in sorted(axis % rank for axis in found):
+    new = _axes(node, axes) or []
+    rank = x.ndim + len(new)
+    for axis in sorted(axis % rank for axis in new):
         x = x.unsqueeze(axis)
     return x
 
@@ -220,9 +220,9 @@ def _unsqueeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
 def _gather(node: Node, x: Tensor, positions: Tensor) -> Tensor:
     axis = node.get("axis", 0) % x.ndim
     positive = torch.where(positions < 0, positions + x.shape[axis], positions)
-    found = x.index_select(axis, positive.flatten())
+    selected = x.index_select(axis, positive.flatten())
     # In one tuple, which may be empty: a single size has no shape.
-    return found.reshape((*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :]))
+    return selected.reshape((*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :]))
 
 
 def _clip(node: Node, x: Tensor, least: Tensor | None = None, most: Tensor | None = None) -> Tensor:
@@ -314,12 +314,12 @@ def read_onnx(path: Path) -> tuple[Graph, tuple[str, ...]]:
         if not model.graph.node:
             raise ValueError("it holds no operators")
     except Exception as problem:
-        # Of protobuf, which raises its own.
+        # protobuf has its own exceptions.
         raise ValueError(f"{path} must be a whole ONNX file, got {sentence(problem)}") from None
     try:
         return _graph(onnx, model, path.parent)
     except Exception as problem:
-        # Whatever a reader raises of a file that anybody may have written.
+        # Anything may be raised on a malformed file.
         raise ValueError(f"{path} cannot be audited: {sentence(problem)}") from None
 
 
@@ -328,7 +328,7 @@ def _graph(onnx: Any, model: Any, folder: Path) -> tuple[Graph, tuple[str, ...]]
         _check_functions(model)
         model = import_optional("onnx.inliner", "'widemargin[onnx]'", "an .onnx file").inline_local_functions(model)
     check_count(len(model.graph.node))
-    opset = max((entry.version for entry in model.opset_import if entry.domain in _OWN_DOMAINS), default=0)
+    opset = max((entry.version for entry in model.opset_import if entry.domain in _DOMAINS), default=0)
     if opset < _OLDEST:
         raise ValueError(f"its operators must be of version {_OLDEST} or later, got {opset}: export it again")
     graph = model.graph
@@ -337,12 +337,12 @@ def _graph(onnx: Any, model: Any, folder: Path) -> tuple[Graph, tuple[str, ...]]
     steps = []
     for node in graph.node:
         attributes = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
-        known = node.domain in _OWN_DOMAINS
+        known = node.domain in _DOMAINS
         if known and node.op_type == "Constant":
             stored[node.output[0]] = stores.constant(attributes)
         elif known and node.op_type in OPERATORS:
             run = _Run(OPERATORS[node.op_type], Node(attributes, opset))
-            # Second outputs, such as a Dropout's mask, are not made; whoever reads one is refused.
+            # Second outputs, such as a Dropout's mask, are not computed; a graph that reads one is refused.
             steps.append(Step(node.op_type, run, tuple(node.input), tuple(node.output[:1])))
         else:
             raise ValueError(f"operator {node.domain + '.' if node.domain else ''}{node.op_type} is not known here")
@@ -358,7 +358,7 @@ def _graph(onnx: Any, model: Any, folder: Path) -> tuple[Graph, tuple[str, ...]]
 
 
 def _declared(kind: Any) -> list[int | None] | None:
-    """What the file says of its inputs; sizes with a name or without a number may be any."""
+    """The declared shape of the inputs; sizes without a number may be any."""
     if not kind.HasField("shape"):
         return None
     sizes = [size.dim_value if size.HasField("dim_value") else None for size in kind.shape.dim]
@@ -367,7 +367,7 @@ def _declared(kind: Any) -> list[int | None] | None:
 
 
 def _check_functions(model: Any) -> None:
-    """Functions call functions: how much they come to is counted before they are written out."""
+    """Functions may call functions: their total size is counted before they are inlined."""
     bodies = {(function.domain, function.name): function.node for function in model.functions}
     known: dict[tuple[str, str], tuple[int, int]] = {}
 
@@ -392,7 +392,7 @@ def _check_functions(model: Any) -> None:
 
 
 def _check_sizes(steps: Sequence[Step], given: str) -> None:
-    """What follows the inputs' values decides no shape, so that what was tried once holds for all inputs."""
+    """No shape may depend on the values of the inputs, so that one dry run is valid for all inputs."""
     follow = {given}
     for step in steps:
         if step.operator in _TAKE_SIZES and not follow.isdisjoint(step.inputs[_TAKE_SIZES[step.operator] :]):
@@ -408,7 +408,7 @@ def _over_classes(step: Step) -> bool:
 
 @dataclass
 class _Stores:
-    """Reads the tensors of one file, as long as they are not too large together."""
+    """Reads the tensors of one file, up to a total size."""
 
     onnx: Any
     folder: Path
@@ -440,9 +440,11 @@ class _Stores:
         path = self.folder / location
         if not path.is_file():
             raise ValueError(f"its weights are in {location!r}, which is not beside it: copy that file there, too")
-        said = {entry.key: int(entry.value) for entry in tensor.external_data if entry.key in ("offset", "length")}
+        declared = {entry.key: int(entry.value) for entry in tensor.external_data if entry.key in ("offset", "length")}
         size = math.prod(tensor.dims) * _DTYPES[tensor.data_type].itemsize
-        if said.get("length", size) != size or said.get("offset", 0) < 0:
-            raise ValueError(f"its {tensor.name!r} must have {size} bytes in {location!r}, got {said.get('length')}")
-        if said.get("offset", 0) + size > path.stat().st_size:
+        if declared.get("length", size) != size or declared.get("offset", 0) < 0:
+            raise ValueError(
+                f"its {tensor.name!r} must have {size} bytes in {location!r}, got {declared.get('length')}"
+            )
+        if declared.get("offset", 0) + size > path.stat().st_size:
             raise ValueError(f"its weights in {location!r} are cut short")

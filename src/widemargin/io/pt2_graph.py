@@ -1,4 +1,4 @@
-"""How is a torch.export archive read without trusting it?  Its JSON and raw bytes only: docs/decisions/0008."""
+"""Reader of untrusted .pt2 files (torch.export): only their JSON and raw bytes are used, see docs/decisions/0008."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _size(argument: Mapping[str, Any]) -> int:
 
 
 def _check_overwriting(steps: Sequence[Step], answer: str) -> None:
-    """What overwrites a value is replaced by what does not: the same, if nothing else reads the value."""
+    """In-place operators are replaced by out-of-place ones: the same, if nothing else reads the value."""
     makers = {name: step.operator for step in steps for name in step.outputs}
     reads = Counter([*(name for step in steps for name in step.inputs), answer])
     for step in steps:
@@ -150,23 +150,24 @@ def _tensors(archive: Archive, program: str, kind: str) -> dict[str, Tensor]:
     if f"{root}data/{kind}/{model}.pt" in archive.names:
         return _unpickled(archive.read(f"{root}data/{kind}/{model}.pt"))
     config = archive.json(f"{root}data/{kind}/{model}_{kind}_config.json")["config"]
-    found = {}
+    tensors = {}
     for name, payload in config.items():
         if payload["tensor_meta"] is None:
             raise ValueError(f"its {name!r} is an object of Python, whose reading could run code")
         content = archive.read(f"{root}data/{kind}/{payload['path_name']}")
-        found[name] = _unpickled(content)["tensor"] if payload["use_pickle"] else _raw(content, payload["tensor_meta"])
-    return found
+        raw = not payload["use_pickle"]
+        tensors[name] = _raw(content, payload["tensor_meta"]) if raw else _unpickled(content)["tensor"]
+    return tensors
 
 
 def _unpickled(content: bytes) -> dict[str, Tensor]:
     if not content:
         return {}
     try:
-        found = unpickled(io.BytesIO(content), len(content))
+        tensors = unpickled(io.BytesIO(content), len(content))
     except ValueError as problem:
         raise ValueError(f"its pickle could run code or is damaged ({sentence(problem)})") from None
-    return named_tensors({"tensor": found} if isinstance(found, Tensor) else found)
+    return named_tensors({"tensor": tensors} if isinstance(tensors, Tensor) else tensors)
 
 
 def _raw(content: bytes, meta: Mapping[str, Any]) -> Tensor:

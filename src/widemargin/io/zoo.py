@@ -1,4 +1,4 @@
-"""Trained networks that come with the library: a finished run each, and a card that says what it is and how good."""
+"""The model zoo: trained networks that come with the library, each a finished run and a card with its results."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Card:
     seed: int
     figures: tuple[Measured, ...]
     source: str
-    """Where in the paper such a network stands."""
+    """The place of such a network in the paper."""
     command: str
-    """Repeats it."""
+    """Trains it again."""
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Card:
@@ -50,7 +50,7 @@ def cards(zoo: Path = ZOO) -> tuple[Card, ...]:
 
 
 def zoo_run(name: str, zoo: Path = ZOO) -> RunFolder:
-    """The folder of a network; ValueError that names all there are if there is none of this name."""
+    """The folder of a network; ValueError that lists all networks if there is none of this name."""
     folder = zoo / name
     if not (folder / "card.json").is_file():
         known = ", ".join(card.name for card in cards(zoo)) or "none"
@@ -59,7 +59,7 @@ def zoo_run(name: str, zoo: Path = ZOO) -> RunFolder:
 
 
 def put(run: RunFolder, weights: Path, card: Card, zoo: Path = ZOO) -> Path:
-    """Copy of a run what it takes to use and to audit it: its description, and weights of it."""
+    """Copy what is needed to use and audit a run: its description and its weights."""
     folder = RunFolder(zoo / card.name)
     folder.path.mkdir(parents=True, exist_ok=True)
     for source, target in ((run.description, folder.description), (weights, folder.last)):
@@ -68,9 +68,9 @@ def put(run: RunFolder, weights: Path, card: Card, zoo: Path = ZOO) -> Path:
     return folder.path
 
 
-def columns(found: Sequence[Card]) -> tuple[str, ...]:
-    """Everything that was measured of some network, in the order in which it first appears."""
-    return tuple(dict.fromkeys(figure.what for card in found for figure in card.figures))
+def columns(listed: Sequence[Card]) -> tuple[str, ...]:
+    """The names of all results of these networks, in the order in which they first appear."""
+    return tuple(dict.fromkeys(figure.what for card in listed for figure in card.figures))
 
 
 def _card(path: Path) -> Card:

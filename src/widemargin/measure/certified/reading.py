@@ -61,7 +61,7 @@ def read(network: Network | nn.Module, points: Points) -> Program:
 
 def _repeated(points: Points, module: nn.Module) -> Tensor:
     """As many as a network asks for that takes batches of one size alone."""
-    asked = [getattr(part, "asks_for_rows", None) for part in module.modules()]
+    asked = [getattr(part, "fixed_batch_size", None) for part in module.modules()]
     rows = next((rows for rows in asked if isinstance(rows, int)), len(points))
     return points[torch.arange(rows, device=points.device) % len(points)]
 
