@@ -1,4 +1,4 @@
-"""Where is a network proven right?  Certified lower bounds on robustness, by linear bounds of every layer."""
+"""Certified robustness: interval and linear (CROWN) bounds of every layer."""
 
 from widemargin.measure.certified.radius import certified, certified_radius
 

@@ -1,4 +1,4 @@
-"""Between which values do a network's outputs stay, wherever in a region its input is?"""
+"""Interval and linear (CROWN) bounds on a network's outputs for all inputs of a region."""
 
 from __future__ import annotations
 
@@ -45,26 +45,26 @@ class Refined(Enum):
 class Step:
     layer: Layer
     sources: tuple[int, ...]
-    """Numbers of the values it takes: 0 is the input, k what step k - 1 returns."""
+    """Numbers of the values it takes: 0 is the input, k the output of step k - 1."""
     shape: torch.Size
-    """Of what it returns for a point."""
+    """Of its output for a point."""
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A network as a list of steps, each taking what earlier ones return; the last one returns the logits."""
+    """A network as a list of steps on the outputs of earlier ones; the last one returns the logits."""
 
     shape: torch.Size
     """Of a point."""
     steps: tuple[Step, ...]
 
     def intervals(self, region: Region, refined: Refined = Refined.ALL) -> list[Interval]:
-        """Of every value, the input first: the tighter end of all that is known.
+        """Of every value, the input first: the tightest known bounds.
 
-        Interval bounds for all.  What goes into a ReLU or a max-pooling is refined by linear bounds back to the input
+        Interval bounds for all.  The inputs of a ReLU or a max-pooling are refined by linear bounds back to the input
         (CROWN), feature by feature, those first whose relaxation is loosest, until `WORK_PER_LAYER` is spent: all
-        features that need it for a LeNet or an MLP, a part of them for a ResNet; the others keep what interval bounds
-        of refined sources say (as CROWN-IBP has for all).
+        features that need it for a LeNet or an MLP, a part of them for a ResNet; the others keep the interval bounds
+        of refined sources (as CROWN-IBP has for all).
         """
         known, exact = [region.interval()], self._exact(region.dual)
         for number, step in enumerate(self.steps, start=1):
@@ -102,10 +102,10 @@ class Program:
         return coefficients, constants, seen
 
     def rounded_terms(self, point: Tensor, rows: Tensor) -> Constants:
-        """The size of all terms that are rounded on the way from the point [1, *F] to `rows` of the logits.
+        """The size of all terms that are rounded between the point [1, *F] and `rows` of the logits.
 
         To first order, as in a running error analysis (Higham 2002, Sec. 3.3): each step's terms without their signs,
-        times what the logits make of a change there.  The precision times this is how wrong an answer may be.
+        times the sensitivity of the logits to them.  The precision times this bounds the error of the logits.
         """
         known = [Interval(point, point)]
         sizes = [point.abs()]
@@ -124,7 +124,7 @@ class Program:
     def _back(
         self, known: list[Interval], number: int, rows: Tensor, window: Window = ()
     ) -> Iterator[tuple[int, Tensor, Constants, Window]]:
-        """For each value on the way to the input: its number, coefficients, what its step adds, and their window."""
+        """For each value back to the input: its number, coefficients, the constants of its step, and their window."""
         waiting = {number: (rows, window)}
         for reached in range(number, 0, -1):
             if reached not in waiting:
@@ -148,8 +148,8 @@ class Program:
 
     def _refined(self, known: list[Interval], number: int, region: Region) -> Interval:
         low, high = (end.flatten().clone() for end in known[number])
-        found = [layer.looseness(known[number], rectified).flatten() for layer, rectified in self._bent[number]]
-        looseness = torch.stack(found).amax(0)
+        by_layer = [layer.looseness(known[number], rectified).flatten() for layer, rectified in self._bent[number]]
+        looseness = torch.stack(by_layer).amax(0)
         work, widest, tile = self._upstream[number]
         loosest = looseness.sort(descending=True, stable=True).indices[: WORK_PER_LAYER // work]
         loosest = loosest[looseness[loosest] > 0]
@@ -172,7 +172,7 @@ class Program:
     ) -> tuple[int, Tensor, Constants, Window]:
         """Features of a value as linear functions of it, or of the source of a convolution, where they are its filters.
 
-        These are the same wherever the image is not cut off, for every region and point, and are kept.
+        These are the same away from the edges of an image, for every region and point, and are cached.
         """
         step, extent = self.steps[number - 1], _extent(self._shape(number), window)
         features = math.prod(extent)
@@ -197,9 +197,10 @@ class Program:
 
     @cached_property
     def _bent(self) -> dict[int, list[tuple[ReLU | MaxPool, bool]]]:
-        """For each value, the layers with bends that take it, and whether only ReLUs take what these return.
+        """For each value, the nonlinear layers that take it, and whether only ReLUs take their outputs.
 
-        What a ReLU or a max-pooling returns is not among the values: it is known (nearly) as well as what it takes.
+        Outputs of a ReLU or a max-pooling are not among the values: their bounds are (nearly) as good as those of
+        their inputs.
         """
         bent: dict[int, list[tuple[ReLU | MaxPool, bool]]] = {}
         for number, step in enumerate(self.steps, start=1):
@@ -217,7 +218,7 @@ class Program:
         return self._first((Reshape,))
 
     def _exact(self, dual: float) -> set[int]:
-        """Values that are known as well as linear bounds could tell: functions of the input that do not bend.
+        """Values whose interval bounds are as good as linear ones: linear functions of the input.
 
         For Linf that holds behind anything done feature by feature, for L2 and L1 the dual norm is that of the input.
         """
@@ -238,14 +239,14 @@ class Program:
 
     @cached_property
     def _upstream(self) -> dict[int, tuple[int, int, int]]:
-        """How many coefficients a linear bound of a value has on its way to the input: in all, and at most at once.
+        """How many coefficients a linear bound of a value has back to the input: in total, and at most at once.
 
-        In all without those of layers that work feature by feature, which exporters fold into those before them.
+        The total is without elementwise layers, which exporters fold into those before them.
         And the side of tiles whose bounds are computed together: 0 where they would see most of the input anyway.
         """
-        return {number: self._way_back(number) for number in self._bent}
+        return {number: self._cost(number) for number in self._bent}
 
-    def _way_back(self, number: int) -> tuple[int, int, int]:
+    def _cost(self, number: int) -> tuple[int, int, int]:
         whole = [math.prod(self._shape(reached)) for reached, _ in self._worked(number, ())]
         axes = self._shape(number)[1:]
         # In the middle, where edges cut nothing off.
@@ -260,7 +261,7 @@ class Program:
         return [(reached, of_it) for reached, of_it in self._seen(number, window) if reached not in folded]
 
     def _seen(self, number: int, window: Window) -> list[tuple[int, Window]]:
-        """The values on the way from a window of one to the input, and the window of each."""
+        """The values between a window of one and the input, and the window of each."""
         waiting, seen = {number: window}, []
         for reached in range(number, 0, -1):
             if reached not in waiting:

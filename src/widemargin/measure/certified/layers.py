@@ -1,4 +1,4 @@
-"""What does a layer do to an interval, and to a linear bound on its output?  One point at a time."""
+"""Layers: their interval bounds, and the backward step of linear bounds, for one point at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Interval(NamedTuple):
     high: Tensor
 
     def cut(self, other: Interval) -> Interval:
-        """What both say.  Rounding may part two sound intervals by a hair: then they meet in the lower end."""
+        """The intersection.  Rounding may separate two sound intervals slightly: then it is the lower end."""
         low = self.low.maximum(other.low)
         return Interval(low, self.high.minimum(other.high).maximum(low))
 
@@ -46,7 +46,7 @@ Substituted: TypeAlias = tuple[tuple[Tensor, ...], Tensor]
 
 class Layer(Protocol):
     def interval(self, *sources: Interval) -> Interval:
-        """Interval bounds: where the outputs lie if every source may be anywhere in its own."""
+        """Bounds of the outputs if every source may be anywhere in its interval."""
         ...
 
     def substitute(self, rows: Tensor, *sources: Interval) -> Substituted:
@@ -58,9 +58,9 @@ class Layer(Protocol):
         ...
 
     def at(self, window: Window, shape: torch.Size) -> tuple[Substitution, Window] | None:
-        """If outputs in the window follow a window of a source [1, *shape] alone: that window, and the step from there.
+        """If outputs in the window depend only on a window of a source [1, *shape]: that window, and the step from it.
 
-        None for a layer that takes the whole of its source.
+        None for a layer that takes its whole source.
         """
         ...
 
@@ -144,7 +144,7 @@ class Conv:
 @final
 @dataclass(frozen=True, eq=False)
 class ConvWindow:
-    """A convolution where it gives a window, from the window it takes: `cut` places before that are padding."""
+    """A convolution from a window of its input to a window of its output: `cut` places before that are padding."""
 
     conv: Conv
     cut: tuple[int, ...]
@@ -234,7 +234,7 @@ _SAME = _Same()
 @final
 @dataclass(frozen=True)
 class Add:
-    """Two sources, the second with a sign: where a bypass meets its block."""
+    """The sum or difference of two sources: skip connections."""
 
     sign: int = 1
 
@@ -272,7 +272,7 @@ class ReLU:
         return self, window
 
     def looseness(self, source: Interval, rectified: bool) -> Tensor:
-        """The area between the bounds of each feature, 0 where the ReLU does not bend."""
+        """The area between the bounds of each feature, 0 where the ReLU is linear."""
         return (-source.low).relu() * source.high.relu()
 
 
@@ -331,7 +331,7 @@ class MaxPool:
         return windows.unflatten(1, (values.shape[1], -1))  # type: ignore[no-any-return]
 
     def _gathered(self, spread: Tensor, shape: torch.Size) -> Tensor:
-        """Every place's share of all windows it is in."""
+        """For every place the sum over all windows it is in."""
         (height, width), (top, left) = shape[2:], self.padding
         even = height % self.kernel[0] == 0 and width % self.kernel[1] == 0
         if self.stride == self.kernel and self.padding == (0, 0) and even:

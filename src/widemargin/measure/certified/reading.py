@@ -1,4 +1,4 @@
-"""Which steps does a network take?  Its graph, read by torch.fx, in layers whose bounds are known."""
+"""A network's graph, traced by torch.fx, as a list of layers with known bounds."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ Size = int | tuple[int, ...] | list[int]
 def read(network: Network | nn.Module, points: Points) -> Program:
     """The network in eval mode, from input to logits, its weights copied in double precision.
 
-    `points` (any two or more) decide the shapes, and that the steps answer as the network does is checked on them.
+    `points` (any two or more) decide the shapes, and the steps are compared with the network on them.
     """
     module = _one_module(network)
-    asked, points = len(points), _repeated(points, module)
+    count, points = len(points), _repeated(points, module)
     with torch.no_grad(), in_eval_mode(module):
         logits = module(points)
         check_logits(logits, len(points))
@@ -55,20 +55,20 @@ def read(network: Network | nn.Module, points: Points) -> Program:
         # A copy: the network may overwrite its input.
         reading.run(points.clone())
         program = Program(points[0].shape, tuple(reading.steps))
-        _check_same(program, points[:asked], logits[:asked], type(network).__name__)
+        _check_same(program, points[:count], logits[:count], type(network).__name__)
     return program
 
 
 def _repeated(points: Points, module: nn.Module) -> Tensor:
-    """As many as a network asks for that takes batches of one size alone."""
-    asked = [getattr(part, "fixed_batch_size", None) for part in module.modules()]
-    rows = next((rows for rows in asked if isinstance(rows, int)), len(points))
+    """As many as the network's batch size, if that is fixed."""
+    sizes = [getattr(part, "fixed_batch_size", None) for part in module.modules()]
+    rows = next((size for size in sizes if isinstance(size, int)), len(points))
     return points[torch.arange(rows, device=points.device) % len(points)]
 
 
 def _one_module(network: Network | nn.Module) -> nn.Module:
     if isinstance(network, Single):
-        # At the input, wherever it is cut: nobody reaches another place.
+        # From the input, wherever it is cut: only inputs can be perturbed.
         return nn.Sequential(network.encoder, network.head)
     if isinstance(network, Network):
         raise ValueError(
@@ -89,7 +89,7 @@ def _check_same(program: Program, points: Points, logits: Tensor, name: str) -> 
 
 @final
 class _WithShapes(fx.Tracer):
-    """Runs every call on points as soon as it is traced: a network may ask for shapes, as in x.view(len(x), -1)."""
+    """Runs every call on points while tracing: a network may use shapes, as in x.view(len(x), -1)."""
 
     def __init__(self, points: Points) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class _WithShapes(fx.Tracer):
         if node.op == "call_method":
             return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         if node.op == "call_module":
-            # A tracer is told of every call of a module, but not of its forward.
+            # A tracer intercepts calls of a module, but not of its forward.
             return self.root.get_submodule(str(node.target)).forward(*args, **kwargs)
         assert callable(node.target)
         return node.target(*args, **kwargs)
@@ -119,7 +119,7 @@ class _WithShapes(fx.Tracer):
 
 
 class _Shaped(fx.Proxy):
-    """Says of its value what does not depend on the inputs, only on their shape."""
+    """A proxy with those properties of its value that depend only on the shape of the inputs."""
 
     @property
     def shape(self) -> torch.Size:
@@ -145,11 +145,11 @@ class _Shaped(fx.Proxy):
 
 @final
 class _Reading(fx.Interpreter):
-    """Runs the graph to learn every shape and constant, and notes the step of every value that follows the input."""
+    """Runs the graph for shapes and constants, and records the step of every value that depends on the input."""
 
     def __init__(self, traced: fx.GraphModule) -> None:
         super().__init__(traced, garbage_collect_values=False)
-        # What is refused is said in our words alone.
+        # Errors without the interpreter's traceback.
         self.extra_traceback = False
         self.steps: list[Step] = []
         self.number: dict[fx.Node, int] = {}
@@ -171,7 +171,7 @@ class _Reading(fx.Interpreter):
                 self._note(Reshape(tuple(value.shape[1:])), (self.number[answer],), value)
         elif sources and not _is_shape(n):
             layer, taken = self._layer(n, value)
-            # What changes nothing is no step, so that a network has the same bounds however it is wrapped or exported.
+            # An identity is no step, so that a network has the same bounds however it is wrapped or exported.
             same = isinstance(layer, Reshape) and value.shape == self.env[taken[0]].shape
             numbers = tuple(self.number[node] for node in taken)
             self.number[n] = numbers[0] if same else self._note(layer, numbers, value)
@@ -214,11 +214,11 @@ class _Reading(fx.Interpreter):
 
 def _unknown(node: fx.Node, modules: dict[str, nn.Module], why: str = "") -> ValueError:
     if node.op == "call_module":
-        said = f"{str(node.target).removeprefix('0.')!r} ({modules[str(node.target)]})"
+        layer = f"{str(node.target).removeprefix('0.')!r} ({modules[str(node.target)]})"
     else:
         name = node.target if isinstance(node.target, str) else _torch_name(node.target)
-        said = f"the operator {name or getattr(node.target, '__name__', node.target)!r}"
-    return ValueError(f"no certificate for a network with {said}{f', which {why}' if why else ''}: known are {KNOWN}")
+        layer = f"the operator {name or getattr(node.target, '__name__', node.target)!r}"
+    return ValueError(f"no certificate for a network with {layer}{f', which {why}' if why else ''}: known are {KNOWN}")
 
 
 def _is_shape(node: fx.Node) -> bool:
@@ -238,7 +238,7 @@ def _in_place(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
 
 
 def _torch_name(function: Any) -> str:
-    """The name of torch's or Python's own function; somebody else's of the same name may do anything."""
+    """The name of a function of torch or Python; empty for others of the same name."""
     if isinstance(function, OpOverload):
         return str(function._schema.name).removeprefix("aten::")
     name = str(getattr(function, "__name__", ""))
@@ -413,7 +413,7 @@ _ARITHMETIC = {
 
 
 def _arithmetic(sign: str, operands: list[Any], value: Tensor) -> Layer:
-    """None stands for what follows the input, anything else is a constant."""
+    """None is a value that depends on the input, anything else a constant."""
     one, zero = value.new_ones((), dtype=torch.float64), value.new_zeros((), dtype=torch.float64)
     match sign, operands:
         case "+", [None, None]:

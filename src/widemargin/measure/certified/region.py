@@ -1,4 +1,4 @@
-"""Which points are to be classified alike?  A ball around one point, cut with the box of valid inputs."""
+"""The region of a certificate: a ball around one point, intersected with the box of valid inputs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Region:
 
     @staticmethod
     def around(point: Tensor, ball: Ball) -> Region:
-        """In double precision: what is left to worry about is then the network's own rounding."""
+        """In double precision, so that only the network's rounding matters."""
         if type(ball) not in _DUAL:
             raise ValueError(f"a certificate is for a ball of Linf, L2 or L1, got {ball!r}")
         center = point[None].detach().double()
         down, up = ball.box.room(center)
-        # The check of points allows for a hair outside.
+        # Points may be outside by a rounding error.
         down, up = (side.expand_as(center) for side in (down.clamp_max(0), up.clamp_min(0)))
         return Region(center, down, up, _DUAL[type(ball)], float(ball.radius))
 
@@ -42,7 +42,7 @@ class Region:
         return replace(self, radius=radius)
 
     def within(self, window: Window) -> Region:
-        """What functions of these features alone see of it."""
+        """Restricted to these features."""
         center, down, up = (sliced(part, window) for part in (self.center, self.down, self.up))
         return replace(self, center=center, down=down, up=up)
 
@@ -66,7 +66,7 @@ class Region:
         return in_box.maximum(-self.radius * torch.linalg.vector_norm(movable, self.dual, dim=1))
 
     def reach(self, rows: Rows, start: Constants) -> Constants:
-        """Up to which radius each linear function, `start` at the center, stays above 0 by the bounds of `lowest`.
+        """The radius up to which each linear function, `start` at the center, is above 0 by the bounds of `lowest`.
 
         By Newton's method: such a bound is convex and falls, so that steps from 0 end below its root or in it.
         """
