@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and that say so when a single bit of them has changed."""
+"""Atomic writes and checksums of JSON, YAML and .safetensors files."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from safetensors.torch import save
 from torch import Tensor
 
 Note = dict[str, Any]
-"""What a file says besides its tensors: numbers, text, lists and mappings."""
+"""The metadata of a file of tensors: numbers, text, lists and mappings."""
 _NOTE, _CHECKSUM = "widemargin", "checksum"
 _DIGEST = re.compile("[0-9a-f]{32}")
 
 
 class Damaged(ValueError):
-    """A file is not what was written.  Whoever asked for it says what can be kept and how to go on."""
+    """A file has changed since it was written.  The caller adds what to do."""
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Written beside its place, forced to the disk, then renamed: a crash leaves the old file or the new one."""
+    """Written to a temporary file, synced, then renamed: a crash leaves the old file or the new one."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as file:
@@ -58,9 +58,9 @@ def unwritten(path: Path, problem: OSError) -> ValueError:
 
 
 def remove_partial(folder: Path) -> None:
-    """What killed processes left of files that they were writing; nobody else may be writing here."""
-    for left in folder.glob(".*.partial"):
-        left.unlink(missing_ok=True)
+    """Delete unfinished files of killed processes; no other process may be writing here."""
+    for partial in folder.glob(".*.partial"):
+        partial.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: Mapping[str, Any], allow_nan: bool = False) -> None:
@@ -70,7 +70,7 @@ def write_json(path: Path, content: Mapping[str, Any], allow_nan: bool = False) 
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Without the checksum.  A file from before there were checksums is taken as it is."""
+    """Without the checksum.  A file of an older version, without one, is read unchecked."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise Damaged(f"{path} is damaged ({_line(problem)})") from None
     if not isinstance(content, dict):
         raise Damaged(f"{path} is damaged (it holds a {type(content).__name__})")
-    # Its name may be what is damaged.
+    # The key "checksum" itself may be damaged.
     last = next(reversed(content), "")
     if _CHECKSUM in content or _DIGEST.fullmatch(str(content.get(last))):
         checksum = content.pop(_CHECKSUM, None)
@@ -89,12 +89,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def sealed_text(text: str) -> str:
-    """YAML with its checksum as the first line, which a file that was cut short still has."""
+    """YAML with its checksum as the first line, which a truncated file still has."""
     return f"{_CHECKSUM}: {_digest(text.encode())}\n{text}"
 
 
 def unsealed_text(text: str, path: Path) -> str:
-    """Without the first line, if it is right.  A text from before there were checksums is taken as it is."""
+    """Without the first line, if the checksum matches.  A text of an older version, without one, is read unchecked."""
     first, _, body = text.partition("\n")
     if not first.startswith(f"{_CHECKSUM}:") and not _DIGEST.search(first):
         return text
@@ -121,7 +121,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Note]:
         checksum = note.pop(_CHECKSUM)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError, RecursionError) as problem:
         raise Damaged(f"{path} is damaged or none of ours ({_line(problem)})") from None
-    # A number is of the time when only tensors were covered.
+    # In older versions it was a number that covered the tensors only.
     expected = _crc_of_tensors(tensors) if isinstance(checksum, int) else _digest_of_tensors(tensors, note)
     if checksum != expected:
         raise Damaged(f"{path} is damaged (its checksum differs)")
@@ -129,7 +129,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Note]:
 
 
 def read_note(path: Path) -> Note:
-    """Of a file of tensors, which are not read: nothing is known of their checksum."""
+    """The note of a file of tensors, which are not read and not checked."""
     try:
         with safe_open(path, framework="pt") as file:
             return dict(json.loads((file.metadata() or {})[_NOTE]))
@@ -138,7 +138,7 @@ def read_note(path: Path) -> Note:
 
 
 def _canonical(content: Mapping[str, Any]) -> bytes:
-    # As it will be read: keys become text, tuples lists.
+    # As JSON reads it: keys become strings, tuples lists.
     return json.dumps(json.loads(json.dumps(content)), sort_keys=True).encode()
 
 

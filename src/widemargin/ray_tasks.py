@@ -1,4 +1,4 @@
-"""Jobs as Ray tasks: on a cluster that runs already, or on one that this computer starts and ends."""
+"""Jobs as Ray tasks: on a running cluster, or on a local one for the time of the command."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from widemargin.runs.stop import Asking, Stopped
 from widemargin.workers import Bar, Board, Job, sendable
 
 _OBJECT_STORE = 80 * 2**20
-"""Bytes, about the least that Ray takes: results go to files, and only progress goes through it."""
+"""Bytes, about Ray's minimum: results go to files, only progress goes through it."""
 
 
 @contextmanager
 def ray_tasks(count: int | None = None, address: str | None = None) -> Iterator[RayTasks]:
-    """Without an address and RAY_ADDRESS, a cluster of this computer alone, with `count` cores; it ends here."""
+    """Without an address and RAY_ADDRESS, a local cluster with `count` cores, which ends with the context."""
     import_optional("ray", "'widemargin[sweeps]'", "--engine ray")
-    found = address or os.environ.get("RAY_ADDRESS") or "local"
-    with _local_cluster(count or os.cpu_count() or 1) if found == "local" else _cluster_at(found):
+    cluster = address or os.environ.get("RAY_ADDRESS") or "local"
+    with _local_cluster(count or os.cpu_count() or 1) if cluster == "local" else _cluster_at(cluster):
         yield RayTasks()
 
 
 @dataclass(frozen=True)
 class RayTasks:
-    """A job whose worker is killed is done again from its last checkpoint, up to `retries` times."""
+    """A job whose worker is killed is restarted from its last checkpoint, up to `retries` times."""
 
     retries: int = 3
 
@@ -45,7 +45,7 @@ class RayTasks:
         import ray
 
         left, running = deque(_Attempt(number, job) for number, job in enumerate(jobs)), dict[Any, _Attempt]()
-        # If its computer goes down it begins anew, empty: the next ticks fill it.
+        # If its computer fails it restarts empty: the next ticks fill it.
         progress: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Progress).remote()
         perform = ray.remote(num_cpus=1, max_retries=0)(_perform)
         here = _Place.this()
@@ -83,8 +83,8 @@ class RayTasks:
                 f"{attempt.job.name} was begun {self.retries + 1} times and its worker process was killed each time, "
                 "maybe for want of memory: take fewer workers"
             )
-        said = f"{attempt.job.name}: its worker process was killed, it goes on from its checkpoint"
-        board.progress.console.print(said, highlight=False)
+        message = f"{attempt.job.name}: its worker process was killed, it goes on from its checkpoint"
+        board.progress.console.print(message, highlight=False)
         return replace(attempt, retried=attempt.retried + 1)
 
 
@@ -97,7 +97,7 @@ class _Attempt:
 
 @dataclass(frozen=True)
 class _Bars:
-    """There is one for every job from its first sign of life to its end."""
+    """One for every job from its first progress to its end."""
 
     board: Board
     shown: dict[int, Bar] = field(default_factory=dict)
@@ -113,14 +113,14 @@ class _Bars:
 
 
 class _Progress:
-    """An actor: jobs tell it how far they are."""
+    """An actor to which jobs report their progress."""
 
     def __init__(self) -> None:
         self.steps: dict[int, int] = {}
         self.stopped = False
 
-    def tell(self, number: int, steps: int) -> bool:
-        """Shall the job stop?"""
+    def report(self, number: int, steps: int) -> bool:
+        """Whether the job shall stop."""
         self.steps[number] = steps
         return self.stopped
 
@@ -133,13 +133,13 @@ class _Progress:
 
 @dataclass
 class _Ticks:
-    """A Tick that tells at most a few times in a second: some jobs have thousands of quick steps."""
+    """A Tick that reports a few times a second at most: some jobs have thousands of quick steps."""
 
     number: int
     progress: Any
     next_at: float = 0.0
     answer: Any = None
-    """To what was told last, which is not waited for."""
+    """To the last report, which is not waited for."""
 
     def __call__(self, steps: int) -> None:
         import ray
@@ -147,7 +147,7 @@ class _Ticks:
         now = time.monotonic()
         if now >= self.next_at:
             stop = self.answer is not None and ray.get(self.answer)
-            self.answer = self.progress.tell.remote(self.number, steps)
+            self.answer = self.progress.report.remote(self.number, steps)
             self.next_at = now + 0.25
             if stop:
                 raise Stopped
@@ -155,7 +155,7 @@ class _Ticks:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the command was given: files are named from there, data and modules are looked for as there."""
+    """The environment of the command: working directory, variables, and module paths."""
 
     folder: str
     variables: dict[str, str]
@@ -179,7 +179,7 @@ class _Place:
 
 
 def _perform(place: _Place, number: int, pickled: bytes, progress: Any) -> Exception | None:
-    """In a worker process.  Errors of jobs are returned: what is raised tells of the worker."""
+    """In a worker process.  Errors of a job are returned; raised errors are those of the worker."""
     torch.set_num_threads(1)
     ticks = _Ticks(number, progress)
     try:
@@ -189,7 +189,7 @@ def _perform(place: _Place, number: int, pickled: bytes, progress: Any) -> Excep
         job.function(*job.arguments, ticks)
     except Stopped:
         return None
-    except Exception as error:  # Whatever goes wrong in a job is for those who asked for it.
+    except Exception as error:  # Any error of a job is raised in the parent.
         return sendable(error)
     return None
 
@@ -208,7 +208,7 @@ def _lacking(what: str) -> str:
 
 
 def _was_killed(task: Any) -> bool:
-    """For a task that is over; a job's own error is raised."""
+    """Whether the worker of a finished task was killed; an error of the job is raised."""
     import ray
     from ray import exceptions
 
@@ -232,8 +232,8 @@ def _was_killed(task: Any) -> bool:
 def _local_cluster(count: int) -> Iterator[None]:
     import ray
 
-    _never_report()
-    # Its sockets are in there, whose names must be short: the usual place for temporary files may be far down.
+    _disable_usage_statistics()
+    # Paths of its sockets must be short, and the default temporary folder may be deeply nested.
     with tempfile.TemporaryDirectory(prefix="widemargin-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         try:
             ray.init(
@@ -255,7 +255,7 @@ def _local_cluster(count: int) -> Iterator[None]:
 def _cluster_at(address: str) -> Iterator[None]:
     import ray
 
-    _never_report()
+    _disable_usage_statistics()
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as problem:
@@ -269,6 +269,6 @@ def _cluster_at(address: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def _never_report() -> None:
-    """To Ray's makers, who collect usage statistics otherwise."""
+def _disable_usage_statistics() -> None:
+    """Ray sends them to its developers otherwise."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"

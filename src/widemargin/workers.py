@@ -1,4 +1,4 @@
-"""Jobs in worker processes, of this computer or of an engine's, with one bar for each that runs."""
+"""Jobs in worker processes, local or on a cluster, with a progress bar for each running job."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from rich.progress import (
 from widemargin.runs.stop import Asking, Nobody, Stopped
 
 Tick = Callable[[int], None]
-"""Called by a job with the number of its steps done so far; it raises Stopped when the job is to be left."""
-_NOBODY = Nobody()
-_BETWEEN_LOOKS = 0.2
-"""Seconds after which it is seen that somebody asks for a stop."""
+"""Called by a job with the number of its steps done so far; it raises Stopped if the job shall stop."""
+_NO_STOP = Nobody()
+_POLL_SECONDS = 0.2
+"""Seconds between two checks for a stop."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Engine(Protocol):
     """Where jobs run."""
 
     def do(self, jobs: Sequence[Job], board: Board, count: int, asking: Asking) -> None:
-        """All of them, at most `count` at a time, with a bar of the board for each that runs; the first that fails ends
-        the others, and its error is raised here; so is Stopped, once all have stopped that were asked to."""
+        """Run all jobs, at most `count` at a time, with a bar of the board for each; the first that fails ends
+        the others, and its error is raised here; so is Stopped, once all running jobs have stopped."""
         ...
 
 
@@ -73,7 +73,7 @@ class LocalProcesses:
 class Workers:
     console: Console
     count: int = os.cpu_count() or 1
-    asking: Asking = _NOBODY
+    asking: Asking = _NO_STOP
     engine: Engine = LocalProcesses()
 
     def __post_init__(self) -> None:
@@ -81,9 +81,9 @@ class Workers:
             raise ValueError(f"there must be at least 1 worker, got {self.count}")
 
     def do(self, jobs: Sequence[Job], title: str) -> None:
-        """All of them; the first that fails ends the others, and its error is raised here.
+        """Run all jobs; the first that fails ends the others, and its error is raised here.
 
-        When somebody asks for it, jobs stop at their next step, trainings are saved, and Stopped is raised here.
+        On a request to stop, jobs stop at their next step, trainings are saved, and Stopped is raised here.
         """
         if not jobs:
             return
@@ -95,7 +95,7 @@ class Workers:
 
 @dataclass(frozen=True)
 class Board:
-    """A bar for all the work above those of the jobs that run."""
+    """The progress bars: one for all jobs, and one for each running job."""
 
     progress: Progress
     total: TaskID
@@ -148,24 +148,24 @@ def _do_in_processes(jobs: Sequence[Job], board: Board, count: int, asking: Aski
     with _workers(count) as pipes:
         busy = set(pipes)
         while busy:
-            ready = wait(busy, _BETWEEN_LOOKS)
+            ready = wait(busy, _POLL_SECONDS)
             if not stopped and asking.now():
                 stopped = True
                 left.clear()
                 for pipe in bars:
-                    # Who is at work takes that for a wish to stop.
-                    _hand(pipe, None)
+                    # A busy worker takes this for a request to stop.
+                    _send(pipe, None)
             for pipe in [pipe for pipe in pipes if pipe in ready]:
-                steps = _heard(pipe)
+                steps = _received(pipe)
                 if steps is not None:
                     bars[pipe].tick(steps)
                     continue
-                told = pipe in bars and stopped
+                was_sent_stop = pipe in bars and stopped
                 if pipe in bars:
                     bars.pop(pipe).end()
                 job = left.popleft() if left else None
-                if not told:
-                    _hand(pipe, job)
+                if not was_sent_stop:
+                    _send(pipe, job)
                 if job is None:
                     busy.remove(pipe)
                 else:
@@ -176,9 +176,9 @@ def _do_in_processes(jobs: Sequence[Job], board: Board, count: int, asking: Aski
 
 @contextmanager
 def _workers(count: int) -> Iterator[list[Connection]]:
-    """Pipes to so many processes.  Nothing else is shared with them, so that nothing is left of them in the end."""
+    """Pipes to so many processes.  Nothing else is shared with them, so nothing needs cleaning up after them."""
     context = multiprocessing.get_context("spawn")
-    # It is started with the first process otherwise, and lets interrupts through again when it is.
+    # Otherwise it starts with the first process, and unblocks signals.
     resource_tracker.ensure_running()
     pipes: list[Connection] = []
     processes: list[SpawnProcess] = []
@@ -205,7 +205,7 @@ def _workers(count: int) -> Iterator[list[Connection]]:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """For a process that is started meanwhile.  Signals may be sent to all; the one that was asked answers them."""
+    """For a process that is started meanwhile: signals may be sent to the whole group, and the parent handles them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
     try:
         yield
@@ -213,19 +213,19 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _heard(pipe: Connection) -> int | None:
-    """Steps of a worker's job, or that it has none."""
+def _received(pipe: Connection) -> int | None:
+    """Finished steps of a worker's job; None if it has no job."""
     try:
-        said: int | Exception | None = pipe.recv()
+        message: int | Exception | None = pipe.recv()
     except (EOFError, OSError):
         raise _killed() from None
-    if isinstance(said, Exception):
-        raise said
-    return said
+    if isinstance(message, Exception):
+        raise message
+    return message
 
 
-def _hand(pipe: Connection, job: Job | None) -> None:
-    """Without a job the worker ends."""
+def _send(pipe: Connection, job: Job | None) -> None:
+    """None ends the worker."""
     try:
         pipe.send(job)
     except OSError:
@@ -237,38 +237,38 @@ def _killed() -> BrokenProcessPool:
 
 
 def _work(pipe: Connection) -> None:
-    """A worker's whole life."""
+    """The main function of a worker process."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
 
-    def say(what: int | Exception | None) -> None:
+    def send(message: int | Exception | None) -> None:
         try:
-            pipe.send(what)
+            pipe.send(message)
         except OSError:
-            # Whoever asked is gone.
+            # The parent is gone.
             os._exit(1)
 
     def tick(steps: int) -> None:
-        say(steps)
+        send(steps)
         if pipe.poll():
             raise Stopped
 
     while True:
-        say(None)
+        send(None)
         try:
             job = pipe.recv()
             if job is None:
                 return
             job.function(*job.arguments, tick)
         except Stopped:
-            # The next thing to be received is that there is no job.
+            # The next message is None: no job.
             continue
-        except Exception as error:  # Whatever goes wrong in a job is for those who asked for it.
-            say(sendable(error))
+        except Exception as error:  # Any error of a job is raised in the parent.
+            send(sendable(error))
 
 
 def _end_with_parent() -> None:
-    """A killed command must not leave its workers behind, busy for nobody."""
+    """A killed command must not leave its workers running."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -276,11 +276,11 @@ def _end_with_parent() -> None:
 
 
 def sendable(error: Exception) -> Exception:
-    """The error itself, if it can be pickled, with a note where in the worker it happened."""
+    """The error itself, if it can be pickled, with the worker's traceback as a note."""
     where = "".join(traceback.format_exception(error))
     try:
         copied: Exception = pickle.loads(pickle.dumps(error))
-    except Exception:  # An exception of somebody's own class can fail to be pickled in any way.
+    except Exception:  # A user's exception class may fail to be pickled in any way.
         copied = RuntimeError(f"{type(error).__name__}: {error}")
     copied.add_note(f"In a worker process:\n{where}")
     return copied

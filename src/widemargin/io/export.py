@@ -26,7 +26,7 @@ from widemargin.uncertainty.single import Single
 def trained(folder: RunFolder, weights: str) -> tuple[Trial, nn.Module]:
     """A run's network in eval mode, with its best or last weights.
 
-    A single network is the original module and returns logits; several members return the log of their mean probability.
+    A single network is a plain module that returns logits; several members return the log of their mean probability.
     """
     trial = read_run(folder.description)
     if trial.members != SingleSpec():

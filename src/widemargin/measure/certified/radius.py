@@ -170,7 +170,7 @@ def _largest(
         lead, proven = attempt(trial)
         low = max(low, proven)
         if lead > 0:
-            # Linear extrapolation to 0; the lead is concave, so the root is hardly beyond.
+            # Linear extrapolation to 0; the lead falls ever faster, so the root is hardly beyond.
             fall = (holds[1] - lead) / (trial - holds[0])
             ahead = trial + lead / fall if fall > 0 else inf
             # An end of the bracket that stays counts half the next time, so that both move.
