@@ -4,10 +4,11 @@ BIN := .venv/bin
 READY := .venv/ready
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help run test lint slow results bench clean
+.PHONY: help run quick test lint slow results bench clean
 
 help:
 	@echo "make run    train six methods on embedded data, show table and figure"
+	@echo "make quick  lint, types, and for a minute the tests that a change touches"
 	@echo "make test   lint, types and tests"
 	@echo "make slow   checks that take minutes"
 	@echo "make results  write the pages of docs/ that say what reproduces, from results/"
@@ -30,6 +31,9 @@ lint: $(READY)
 
 test: lint
 	@$(BIN)/pytest -n 2
+
+quick: lint
+	@$(BIN)/python tests/touched.py
 
 slow: $(READY)
 	@$(BIN)/pytest -m slow

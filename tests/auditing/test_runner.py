@@ -665,7 +665,7 @@ def test_the_page_shows_proofs_as_far_as_they_were_looked_for(whole: Audit) -> N
     assert set(proven.get_ydata()) == {100.0}
     without = replace(whole, points={**whole.points, "certified": np.full(24, np.nan)})
     columns = [table.columns for table in page(without).tables if table.title == "Accuracy"]
-    assert columns == [("points moved within", "right", "95 % interval")]
+    assert columns == [("points moved within", "accuracy", "95 % interval")]
     assert len(next(table for table in page(easy).tables if table.title == "Accuracy").columns) == 4
 
 

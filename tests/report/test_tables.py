@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 import rich.console
 
-from widemargin.report.tables import Table
+from widemargin.report.tables import Table, radius_text
 
 HARD = r"a_b & 5% #1 {x} $y$ ~^ \z <i> | [0] *"
 
@@ -72,3 +72,42 @@ def test_terminal_is_bold() -> None:
 def test_bold_must_be_inside() -> None:
     with pytest.raises(AssertionError, match="bold must name cells"):
         Table("", ("a",), (("1",),), bold=frozenset({(1, 0)}))
+
+
+def printed(table: Table, width: int) -> list[str]:
+    out = io.StringIO()
+    table.print(rich.console.Console(file=out, width=width, force_terminal=True, color_system=None))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 20])
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_no_number_is_cut_and_no_line_is_too_long(count: int, width: int) -> None:
+    numbers = [f"{i}{i}.{i}{i} ± 0.{i}5 %" for i in range(10, 10 + count)]
+    columns = ("a name of some words", *(f"measured under linf {i / 10:g}" for i in range(count)))
+    row = ("trained with a rather long-winded method, eps 0.1, seed 3", *numbers)
+    lines = printed(Table("A title", columns, (row,), "A note."), width)
+    assert max(map(len, lines)) <= width
+    assert all(any(number in line for line in lines) for number in numbers)
+    assert [line for line in lines if "A title" in line] == lines[:1]
+    assert "A note." in lines[-1]
+
+
+def test_parts_keep_what_stands_out() -> None:
+    wide = Table("t", ("run", *"abcdef"), (("x", *(f"{i}" * 20 for i in range(6))),), "n", frozenset({(0, 0), (0, 6)}))
+    parts = wide.parts(80)
+    assert [part.columns for part in parts] == [("run", "a", "b", "c"), ("run", "d", "e", "f")]
+    assert [part.bold for part in parts] == [{(0, 0)}, {(0, 0), (0, 3)}]
+    assert wide.parts(300) == [wide]
+
+
+def test_a_pipe_has_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    out = io.StringIO()
+    Table("t", tuple("abc"), (("x" * 90, "1" * 60, "2" * 60),)).print(rich.console.Console(file=out))
+    assert any("x" * 90 in line and "2" * 60 in line for line in out.getvalue().splitlines())
+
+
+def test_a_radius_is_said_as_it_was_meant() -> None:
+    said = [radius_text(radius) for radius in (0.1, 0.2, 1.0, 8 / 255, 2 / 255, 1 / 7)]
+    assert said == ["0.1", "0.2", "1", "8/255", "2/255", "0.142857"]

@@ -1,6 +1,6 @@
 """The verbs.  This room knows machines, files and terminals, and no mathematics.
 
-What a verb asks is in `verbs`, what it does in the module of its name: help needs only the former, and no torch."""
+The options of a verb are in `verbs`, what it does in the module of its name: help needs only the former, no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a classifier audited from the command line?"""
+"""`widemargin audit`: attacks, margins and diagnoses of a classifier, into files and onto the terminal."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def audit_model(words: Audit, console: rich.console.Console) -> None:
     check_gradients(subject.network, subject.examples[torch.arange(1)][0])
     usual = folder_for(words.out, place, "audits", words.weights)
     apart = words.out is None and foreign(data, drawn, model, place)
-    out = made(usual if words.out else _own_folder(usual, called, subject.examples.digest, apart))
+    out = made(usual if words.out else _free_folder(usual, called, subject.examples.digest, apart))
     with process_group(device) as started:
         processes = patient(started)
         question = _question(balls, min(words.points, len(drawn.test)), words.seed, processes.count)
-        found = _watched(subject, question, out / "audit", budget, console, processes)
-    if found is not None:
-        _write(found, out, words.json, console)
+        result = _watched(subject, question, out / "audit", budget, console, processes)
+    if result is not None:
+        _write(result, out, words.json, console)
 
 
 def _box_said(words: tuple[str, ...] | None) -> Box | None:
@@ -94,7 +94,7 @@ def _box_of(examples: Dataset, each_feature: bool) -> Box:
 
 
 def _question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> AuditConfig:
-    """In chunks as large as usual, but nobody shall be idle."""
+    """In chunks as large as usual, but with one for each process."""
     return AuditConfig(balls, points, seed, max(1, min(AuditConfig.chunk, math.ceil(points / processes))))
 
 
@@ -107,10 +107,10 @@ def _radii(eps: tuple[float, ...]) -> tuple[float, ...]:
 def _seconds(budget: str | None) -> float | None:
     if budget is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)([smh]?)", budget)
-    if found is None:
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)([smh]?)", budget)
+    if parts is None:
         raise ValueError(f"--budget must be a time such as 90s, 10m or 2h, got {budget}")
-    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+    return float(parts[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[parts[2]]
 
 
 def _watched(
@@ -131,7 +131,7 @@ def _watched(
         )
 
 
-def _own_folder(usual: Path, called: str, digest: str, apart: bool) -> Path:
+def _free_folder(usual: Path, called: str, digest: str, apart: bool) -> Path:
     """One in which there is no audit on other data, which would be replaced."""
     beside = [usual / f"on-{called}", usual / f"on-{called}-{digest[:8]}"]
     folders = beside if apart else [usual, *beside]
@@ -141,27 +141,27 @@ def _own_folder(usual: Path, called: str, digest: str, apart: bool) -> Path:
 def _is_free(folder: Path, called: str, digest: str) -> bool:
     for path in folder.glob("audit*.json"):
         try:
-            found = read_json(path)
+            stored = read_json(path)
         except Damaged:
             # Nothing is lost with it.
             continue
         # Those of before name the data and no digest.
-        if found.get("data_digest", digest) != digest or found.get("data", called) != called:
+        if stored.get("data_digest", digest) != digest or stored.get("data", called) != called:
             return False
     return True
 
 
-def _write(found: Audited, out: Path, json: bool, console: rich.console.Console) -> None:
-    report = page(found)
+def _write(result: Audited, out: Path, json: bool, console: rich.console.Console) -> None:
+    report = page(result)
     if json:
-        print_json(found.summary())
+        print_json(result.summary())
     else:
         report.print(console)
     # Norms are kept side by side.
-    norm = "" if found.norm == "linf" else f"-{found.norm}"
+    norm = "" if result.norm == "linf" else f"-{result.norm}"
     names = (f"audit{norm}.json", f"points{norm}.json", f"audit{norm}.html")
-    write_json(out / names[0], found.summary())
-    write_json(out / names[1], {"points": found.per_point()})
+    write_json(out / names[0], result.summary())
+    write_json(out / names[1], {"points": result.per_point()})
     write_whole(out / names[2], report.html().encode())
     for name in names:
         say(console, f"  {out / name}")

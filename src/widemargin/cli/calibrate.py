@@ -1,11 +1,10 @@
-"""How far can a classifier's sureness be believed?"""
+"""`widemargin calibrate`: accuracy, calibration and uncertainty of a classifier."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import rich.console
-from tyro.conf import arg
 
 from widemargin.cli.choice import check_seed
 from widemargin.cli.display import print_json, say
@@ -29,8 +28,6 @@ from widemargin.io.load import load_model
 from widemargin.measure.calibration import uncertainty_report
 from widemargin.report.calibration_page import Calibrated, page
 from widemargin.uncertainty.network import check_not_probabilities
-
-_OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
 
 
 def calibrate(words: Calibrate, console: rich.console.Console) -> None:
@@ -60,8 +57,8 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
             notes.append(f"{name} was {_shape(there)} and is scaled (bilinear) to {_shape(tests)}.")
     usual = folder_for(words.out, place, "calibrations", words.weights)
     out = made(usual / f"on-{called}" if words.out is None and foreign(data, drawn, model, place) else usual)
-    found = uncertainty_report(model.network, tests.to(words.device), outside)
-    _write(Calibrated(model.name, model.digest, called, found, tuple(notes)), out, words.json, console)
+    report = uncertainty_report(model.network, tests.to(words.device), outside)
+    _write(Calibrated(model.name, model.digest, called, report, tuple(notes)), out, words.json, console)
 
 
 def _shape(examples: Dataset) -> str:
@@ -69,13 +66,13 @@ def _shape(examples: Dataset) -> str:
     return f"{height} x {width}{' in colour' if channels == 3 else ''}"
 
 
-def _write(found: Calibrated, out: Path, json: bool, console: rich.console.Console) -> None:
-    report = page(found)
+def _write(calibrated: Calibrated, out: Path, json: bool, console: rich.console.Console) -> None:
+    report = page(calibrated)
     if json:
-        print_json(found.summary())
+        print_json(calibrated.summary())
     else:
         report.print(console)
-    write_json(out / "calibration.json", found.summary())
+    write_json(out / "calibration.json", calibrated.summary())
     write_whole(out / "calibration.html", report.html().encode())
     for name in ("calibration.json", "calibration.html"):
         say(console, f"  {out / name}")

@@ -1,4 +1,4 @@
-"""Which run is best, and by how much?"""
+"""`widemargin compare`: finished runs in one table for each dataset."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compare_runs(words: Compare, console: rich.console.Console) -> None:
         raise ValueError(f"--to must end in {', '.join(_WRITERS)}, got {words.to}")
     if words.to is not None and not words.to.parent.is_dir():
         raise ValueError(f"--to must be in a folder that exists, got {words.to}")
-    tables = _compared(_found(words.runs))
+    tables = _compared(_folders(words.runs))
     if words.to is not None:
         write_whole(words.to, _WRITERS[words.to.suffix](tables).encode())
         say(console, str(words.to))
@@ -61,10 +61,10 @@ def _compared(folders: Sequence[RunFolder]) -> list[Table]:
     return [*others, replace(last, note=note)]
 
 
-def _found(paths: Sequence[Path]) -> list[RunFolder]:
+def _folders(paths: Sequence[Path]) -> list[RunFolder]:
     if not paths:
         raise ValueError("name at least one run: a folder that `widemargin train` made, or a folder of such folders")
-    found: dict[Path, Path] = {}
+    folders: dict[Path, Path] = {}
     for path in paths:
         if not path.is_dir():
             raise ValueError(f"there is no folder {path}: `widemargin runs` lists the runs there are")
@@ -77,8 +77,8 @@ def _found(paths: Sequence[Path]) -> list[RunFolder]:
         if not runs:
             raise ValueError(f"{path} is no run of `widemargin train` and holds none")
         for one in runs:
-            found.setdefault(one.resolve(), one)
-    return [RunFolder(path) for path in found.values()]
+            folders.setdefault(one.resolve(), one)
+    return [RunFolder(path) for path in folders.values()]
 
 
 def _is_run(folder: Path) -> bool:
@@ -117,17 +117,17 @@ def _validation(run: Mapping[str, Any], n: int) -> Attack | None:
 def _audit(folder: RunFolder) -> Measured | None:
     """Of all norms together, which must have been asked of the same examples: there is one clean accuracy."""
     paths = [folder.path / name for name in ("audit.json", "audit-l2.json", "audit-l1.json")]
-    found = {path.name: _read_audit(path) for path in paths if path.exists()}
-    if not found:
+    audits = {path.name: _read_audit(path) for path in paths if path.exists()}
+    if not audits:
         return None
-    if len({examples for _, examples in found.values()}) > 1:
-        told = "; ".join(f"{name}: {examples}" for name, (_, examples) in found.items())
+    if len({examples for _, examples in audits.values()}) > 1:
+        listed = "; ".join(f"{name}: {examples}" for name, (_, examples) in audits.items())
         raise ValueError(
-            f"the audits in {folder.path} must be of the same examples, got {told}: repeat one with the --points and "
+            f"the audits in {folder.path} must be of the same examples, got {listed}: repeat one with the --points and "
             "--seed of the other, or move it elsewhere"
         )
-    (first, _), *_ = found.values()
-    return replace(first, robust={attack: share for one, _ in found.values() for attack, share in one.robust.items()})
+    (first, _), *_ = audits.values()
+    return replace(first, robust={attack: share for one, _ in audits.values() for attack, share in one.robust.items()})
 
 
 def _read_audit(path: Path) -> tuple[Measured, str]:

@@ -1,4 +1,4 @@
-"""Which model is asked, about which examples, and where does the answer go?  What `audit` and `calibrate` share."""
+"""Model, dataset and folder for the results: what `audit` and `calibrate` share."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _from_here(place: str | Path) -> str:
 
 
 def foreign(data: DataSpec, drawn: Splits, model: Model, place: str) -> bool:
-    """Is it other data than that of the run?  Then its results must not replace the run's own."""
+    """Whether it is another dataset than that of the run, whose results must not be replaced."""
     if model.trial is None or data == model.trial.data:
         return False
     if not isinstance(data, type(model.trial.data)):
@@ -57,15 +57,15 @@ def foreign(data: DataSpec, drawn: Splits, model: Model, place: str) -> bool:
     if isinstance(data, ImageSet) and data.name != getattr(model.trial.data, "name", None):
         return True
     try:
-        own = model.trial.data.draw()
+        trained_on = model.trial.data.draw()
     except (ValueError, OSError):
-        # Nobody can tell any more.
+        # It cannot be compared any more.
         return True
     return not (
-        isinstance(own, Splits)
-        and _seen(place) in (None, data_note(own))
-        and torch.equal(own.test.stored, drawn.test.stored)
-        and torch.equal(own.test.labels, drawn.test.labels)
+        isinstance(trained_on, Splits)
+        and _seen(place) in (None, data_note(trained_on))
+        and torch.equal(trained_on.test.stored, drawn.test.stored)
+        and torch.equal(trained_on.test.labels, drawn.test.labels)
     )
 
 
@@ -83,7 +83,7 @@ def answers(network: Network, tests: Dataset, called: str) -> MemberLogits:
     inputs, _ = tests[torch.arange(min(_TRIED, len(tests)))]
     try:
         with torch.no_grad(), in_eval_mode(network):
-            found = network.logits(network.encode(inputs))
+            logits = network.logits(network.encode(inputs))
     except Exception as problem:
         # Networks of others raise what they like, in as many lines as they like.
         # One of ours is a sentence already.
@@ -93,12 +93,12 @@ def answers(network: Network, tests: Dataset, called: str) -> MemberLogits:
             f"the network cannot answer points of shape {list(inputs.shape[1:])}, as those of {called} are, "
             f"got {reason}"
         ) from problem
-    if tests.classes > found.shape[-1]:
+    if tests.classes > logits.shape[-1]:
         raise ValueError(
-            f"the network must tell all {tests.classes} classes of {called} apart, got {found.shape[-1]} logits: give "
+            f"the network must tell all {tests.classes} classes of {called} apart, got {logits.shape[-1]} logits: give "
             "the data that it was trained for"
         )
-    return found
+    return logits
 
 
 def data_asked(

@@ -71,7 +71,7 @@ def listening(stop_after: str | None) -> Iterator[Asked]:
 
 
 def seconds(said: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)([smhd])", said)
-    if found is None:
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)([smhd])", said)
+    if parts is None:
         raise ValueError(f"--stop-after must be a time such as 90s, 30m, 2h or 1d, got {said}")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(parts[1]) * _UNITS[parts[2]]

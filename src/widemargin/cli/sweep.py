@@ -45,7 +45,7 @@ def sweep(words: Sweep, console: rich.console.Console) -> None:
     trials = search.trials()
     best = best_first(trials)[:1]
     figures = search.tested(best[0]) if best else None
-    swept = Swept(first.description["title"], judge, asked.ranges, trials, len(first.validation), figures)
+    swept = Swept(first.description["title"], str(attack), asked.ranges, trials, len(first.validation), figures)
     report = page(swept)
     if words.json:
         print_json(swept.summary())

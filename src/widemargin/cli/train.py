@@ -33,8 +33,8 @@ def train(words: Train, console: rich.console.Console) -> None:
 
 def choice_of(words: RunWords[Any, Any], **said: Any) -> Choice:
     """The words that decide a run; `said` replaces some."""
-    own = vars(words) | said
-    return Choice(**{field.name: own[field.name] for field in fields(Choice) if field.name in own})
+    given = vars(words) | said
+    return Choice(**{field.name: given[field.name] for field in fields(Choice) if field.name in given})
 
 
 def device_of(name: str) -> torch.device:

@@ -1,4 +1,4 @@
-"""What does an audit say?  Its figures as tables and pictures; it never touches a network."""
+"""The page of an audit: its figures as tables and pictures; no network is run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from widemargin.auditing.result import Audit
 from widemargin.measure.diagnostics import Finding
 from widemargin.report.document import Picture, Remark, Report, Tone
 from widemargin.report.figures import COLOURS, Array, bare, panels
-from widemargin.report.tables import Table
+from widemargin.report.tables import Table, radius_text
 
 SHOWN = 8
 """Adversarial examples in a picture."""
@@ -22,9 +22,9 @@ def page(audit: Audit) -> Report:
     left = "" if audit.n == audit.asked else f", the {audit.n:,} of {audit.asked:,} points for which there was time"
     largest, robust = audit.question.balls[-1], audit.robust[-1]
     summary = (
-        f"{audit.name} on {audit.data}: {_percent(audit.clean.fraction)} of {audit.n:,} test points are right, and "
-        f"{_percent(robust.fraction)} [{100 * robust.low:.1f}, {100 * robust.high:.1f}] stay right wherever "
-        f"{_autoattack(audit)} moves them within {audit.norm} {largest.radius:g}{left}. {_doubts(audit)}"
+        f"{audit.name} on {audit.data}: {_percent(audit.clean.fraction)} of {audit.n:,} test points are classified "
+        f"correctly, and {_percent(robust.fraction)} [{100 * robust.low:.1f}, {100 * robust.high:.1f}] under "
+        f"{_autoattack(audit)} within {audit.norm} {radius_text(largest.radius)}{left}. {_doubts(audit)}"
     )
     settings = (
         f"Attacks: {', '.join(audit.led)}, in turn, each on the points that stand; margins by minimum-norm attacks "
@@ -45,8 +45,8 @@ def _autoattack(audit: Audit) -> str:
 def _unattacked(audit: Audit) -> Report:
     """What is left where attacks would make no sense."""
     summary = (
-        f"{audit.too_short} {audit.name} on {audit.data}: {_percent(audit.clean.fraction)} of {audit.n:,} test points "
-        "are right. Nothing was attacked, so nothing is known of its robustness."
+        f"{audit.too_short} {audit.name} on {audit.data}: {_percent(audit.clean.fraction)} of {audit.n:,} test points are "
+        "classified correctly. Nothing was attacked, so nothing is known of its robustness."
     ).lstrip()
     return Report(f"Audit of {audit.name}", summary, " ".join(audit.notes), _remarks(audit), (), ())
 
@@ -55,8 +55,8 @@ def _drawn(audit: Audit) -> tuple[str, ...]:
     if audit.draws is None:
         return ()
     return (
-        f"The answers are drawn: attacks climb the mean over {audit.draws.attack} draws, and a point counts as wrong "
-        f"only by the mean prediction over {audit.draws.verification} other draws, the same for all points.",
+        f"The answers are drawn: attacks climb the mean over {audit.draws.attack} draws, and a point is "
+        f"misclassified only by the mean prediction over {audit.draws.verification} other draws, the same for all.",
     )
 
 
@@ -76,7 +76,7 @@ def _diagnoses(audit: Audit) -> tuple[int, int]:
 
 def _remarks(audit: Audit) -> tuple[Remark, ...]:
     worst_first = sorted(audit.findings, key=lambda finding: list(_TONES).index(finding.verdict), reverse=True)
-    told = tuple(
+    remarks = tuple(
         Remark(
             finding.name,
             finding.verdict,
@@ -86,15 +86,15 @@ def _remarks(audit: Audit) -> tuple[Remark, ...]:
         for finding in worst_first
     )
     if not audit.left_out:
-        return told
+        return remarks
     made, of = _diagnoses(audit)
     evidence = f"the time was up; nothing is known of: {', '.join(audit.left_out)}"
-    return (Remark(f"only {made} of {of} diagnoses were made", "incomplete", "doubtful", evidence), *told)
+    return (Remark(f"only {made} of {of} diagnoses were made", "incomplete", "doubtful", evidence), *remarks)
 
 
 def _evidence(audit: Audit, finding: Finding) -> str:
-    told = finding.evidence if finding.verdict == "fine" else f"{finding.evidence}. To do: {finding.advice}."
-    return told.replace(repr(audit.question.balls[0].box), _box(audit))
+    evidence = finding.evidence if finding.verdict == "fine" else f"{finding.evidence}. To do: {finding.advice}."
+    return evidence.replace(repr(audit.question.balls[0].box), _box(audit))
 
 
 def _box(audit: Audit) -> str:
@@ -104,23 +104,23 @@ def _box(audit: Audit) -> str:
 
 
 def _accuracy(audit: Audit) -> Table:
-    columns = ["points moved within", "right", "95 % interval"]
-    rows = [["as they are", _percent(audit.clean.fraction), _interval(audit.clean.low, audit.clean.high)]]
+    columns = ["points moved within", "accuracy", "95 % interval"]
+    rows = [["nothing (clean)", _percent(audit.clean.fraction), _interval(audit.clean.low, audit.clean.high)]]
     for ball, robust in zip(audit.question.balls, audit.robust, strict=True):
-        rows.append([f"{audit.norm} {ball.radius:g}", _percent(robust.fraction), _interval(robust.low, robust.high)])
+        rows.append(
+            [f"{audit.norm} {radius_text(ball.radius)}", _percent(robust.fraction), _interval(robust.low, robust.high)]
+        )
     if audit.certified is not None:
-        columns.append("proven right")
+        columns.append("certified")
         proven = ("", *(_percent(one.fraction) for one in audit.certified))
         rows = [[*row, share] for row, share in zip(rows, proven, strict=True)]
-    return Table("Accuracy", tuple(columns), tuple(map(tuple, rows)))
+    return Table(f"Accuracy under {_autoattack(audit)}", tuple(columns), tuple(map(tuple, rows)))
 
 
 def _by_attack(audit: Audit) -> Table:
-    radii = tuple(f"{ball.radius:g}" for ball in audit.question.balls)
+    radii = tuple(f"{audit.norm} {radius_text(ball.radius)}" for ball in audit.question.balls)
     rows = tuple((name, *map(str, counts)) for name, counts in audit.broken_by.items())
-    note = (
-        "Each point counts once: in the smallest ball in which it is known to be wrong, for the attack that showed it."
-    )
+    note = "Each point counts once: in the smallest ball in which it is misclassified, for the attack that showed it."
     return Table("Points broken by each attack", ("attack", *radii), rows, note)
 
 
@@ -128,20 +128,26 @@ def _distribution(audit: Audit) -> Table:
     margin = audit.points["margin"]
     shares = (0.05, 0.25, 0.5, 0.75, 0.95)
     values = [f"{value:.4g}" for value in np.quantile(margin, shares, method="inverted_cdf")]
-    columns = ("", "wrong as they are", "least", *(f"{100 * share:g} %" for share in shares), "mean of the right")
+    columns = ("", "misclassified", "least", *(f"{100 * share:g} %" for share in shares), "mean, if correct")
     right = margin[margin > 0]
     mean = f"{right[np.isfinite(right)].mean():.4g}" if np.isfinite(right).any() else "none"
     wrong = _percent(float((margin == 0).mean()))
-    rows = [("smallest known way to another class", wrong, f"{margin.min():.4g}", *values, mean)]
+    rows = [("smallest known distance to another class", wrong, f"{margin.min():.4g}", *values, mean)]
     certified = audit.points["certified"]
     if not np.isnan(certified).any():
         lower = [f"{value:.4g}" for value in np.quantile(certified, shares, method="inverted_cdf")]
-        own = certified[margin > 0]
+        of_right = certified[margin > 0]
         rows.append(
-            ("proven lower bound", wrong, f"{certified.min():.4g}", *lower, f"{own.mean():.4g}" if len(own) else "")
+            (
+                "proven lower bound",
+                wrong,
+                f"{certified.min():.4g}",
+                *lower,
+                f"{of_right.mean():.4g}" if len(of_right) else "",
+            )
         )
     largest = audit.question.balls[-1].radius
-    note = f"In {audit.norm}; wrong points count with 0"
+    note = f"In {audit.norm}; misclassified points count with 0"
     note += f"; lower bounds were looked for up to {largest:g} only." if len(rows) > 1 else "."
     return Table("Margins", columns, tuple(rows), note)
 
@@ -150,14 +156,26 @@ def _by_class(audit: Audit) -> Table:
     labels, breaks = audit.points["label"], audit.points["breaks"]
     rows = []
     for number, name in enumerate(audit.classes):
-        own = labels == number
-        if not own.any():
+        is_of_class = labels == number
+        if not is_of_class.any():
             continue
-        robust = [_percent(float((breaks[own] > i).mean())) for i in range(len(audit.question.balls))]
-        median = np.quantile(audit.points["margin"][own], 0.5, method="inverted_cdf")
-        rows.append((name, str(int(own.sum())), _percent(float(audit.right[own].mean())), *robust, f"{median:.4g}"))
-    radii = (f"{audit.norm} {ball.radius:g}" for ball in audit.question.balls)
-    return Table("Class by class", ("class", "points", "clean", *radii, "median margin"), tuple(rows))
+        robust = [_percent(float((breaks[is_of_class] > i).mean())) for i in range(len(audit.question.balls))]
+        median = np.quantile(audit.points["margin"][is_of_class], 0.5, method="inverted_cdf")
+        rows.append(
+            (
+                name,
+                str(int(is_of_class.sum())),
+                _percent(float(audit.right[is_of_class].mean())),
+                *robust,
+                f"{median:.4g}",
+            )
+        )
+    radii = (f"{audit.norm} {radius_text(ball.radius)}" for ball in audit.question.balls)
+    return Table(
+        f"Class by class, clean and under {_autoattack(audit)}",
+        ("class", "points", "clean", *radii, "median margin"),
+        tuple(rows),
+    )
 
 
 def _curve(audit: Audit) -> Picture:
@@ -168,12 +186,12 @@ def _curve(audit: Audit) -> Picture:
     shares = 100 * np.array([one.fraction for one in counted])
     spans = np.abs(100 * np.array([[one.low, one.high] for one in counted]).T - shares)
     panel.errorbar(radii, shares, yerr=spans, fmt="o", color=COLOURS[0], capsize=3, label="AutoAttack, 95 %")
-    _falling(panel, audit.points["margin"], radii[-1], COLOURS[1], "smallest known way is longer")
+    _falling(panel, audit.points["margin"], radii[-1], COLOURS[1], "smallest known distance is larger")
     if audit.certified is not None:
         _falling(panel, audit.points["certified"], radii[-1], COLOURS[2], "proven")
     panel.set_ylim(0, 100)
     panel.set_xlabel(f"radius, {audit.norm}")
-    panel.set_ylabel("points that stay right, %")
+    panel.set_ylabel("accuracy, %")
     panel.legend(fontsize=8)
     return Picture("robustness", figure, f"Robust accuracy over the radius, {audit.n:,} points.")
 
@@ -192,7 +210,7 @@ def _margins(audit: Audit) -> Picture:
     margin, certified = audit.points["margin"][order], audit.points["certified"][order]
     top = np.max(margin[np.isfinite(margin)], initial=0.0)
     shares = 100 * (np.arange(len(margin)) + 1) / len(margin)
-    panel.plot(shares, np.minimum(margin, top), color=COLOURS[1], label="smallest known way to another class")
+    panel.plot(shares, np.minimum(margin, top), color=COLOURS[1], label="smallest known distance to another class")
     if not np.isnan(certified).any():
         panel.plot(shares, certified, ".", markersize=2, color=COLOURS[2], label="proven lower bound")
     panel.set_xlabel("points, by their margin, %")
@@ -209,19 +227,19 @@ def _examples(audit: Audit) -> list[Picture]:
         return []
     figure, axes = panels(3, len(shown.before), size=1.5)
     for column, (before, after) in enumerate(zip(shown.before, shown.after, strict=True)):
-        way = after - before
-        pictures = (before, after, 0.5 + way / (2 * max(float(np.abs(way).max()), 1e-12)))
+        difference = after - before
+        pictures = (before, after, 0.5 + difference / (2 * max(float(np.abs(difference).max()), 1e-12)))
         for row, picture in enumerate(pictures):
             _image(axes[row][column], picture)
         for row, classes in enumerate((shown.labels, shown.answers)):
             # A class may be called anything, also by what would be a formula.
             axes[row][column].set_title(audit.classes[classes[column]], fontsize=8, parse_math=False)
         axes[2][column].set_title(f"{shown.margins[column]:.3g}", fontsize=8)
-    for panels_of_row, title in zip(axes, ("as it is", "moved", "difference"), strict=True):
+    for panels_of_row, title in zip(axes, ("clean", "moved", "difference"), strict=True):
         panels_of_row[0].set_ylabel(title, fontsize=8)
     caption = (
-        f"The {len(shown.before)} points that are right and nearest to another class: as they are, moved, and the "
-        f"difference, enlarged; above them the class, the network's answer, and the way in {audit.norm}."
+        f"The {len(shown.before)} correctly classified points nearest to another class: clean, moved, and the "
+        f"difference, enlarged; above them the class, the network's prediction, and the distance in {audit.norm}."
     )
     return [Picture("nearest", figure, caption)]
 

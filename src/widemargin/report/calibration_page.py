@@ -1,4 +1,4 @@
-"""What does a network's doubt tell?  Tables, a reliability diagram, histograms of uncertainty; and the same as JSON."""
+"""The page of a calibration: tables, a reliability diagram, histograms of uncertainty; and the same as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOGS = ("entropy", "mutual information", "expected entropy", "variation ratio")
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """UncertaintyReport, of whom and on what."""
+    """An uncertainty report, and of which model on which dataset it is."""
 
     name: str
     digest: str
@@ -30,70 +30,70 @@ class Calibrated:
 
     def summary(self) -> dict[str, Any]:
         """For calibration.json."""
-        found = self.doubts.calibration
-        bins = {name: [None if np.isnan(v) else v for v in values] for name, values in _bins(found).items()}
+        calibration = self.doubts.calibration
+        bins = {name: [None if np.isnan(v) else v for v in values] for name, values in _bins(calibration).items()}
         return {
             "model": self.name,
             "digest": self.digest,
             "data": self.data,
-            "n": found.n,
-            "members": found.members,
-            "accuracy": found.accuracy,
-            "ece": found.ece,
-            "nll": found.nll,
-            "brier": found.brier,
+            "n": calibration.n,
+            "members": calibration.members,
+            "accuracy": calibration.accuracy,
+            "ece": calibration.ece,
+            "nll": calibration.nll,
+            "brier": calibration.brier,
             "bins": bins,
             "auroc": {name: _aurocs(doubt) for name, doubt in self.doubts.by.items()},
             "notes": list(self.notes),
         }
 
 
-def page(found: Calibrated) -> Report:
-    own = found.doubts.calibration
-    over = _overconfidence(own)
+def page(calibrated: Calibrated) -> Report:
+    scores = calibrated.doubts.calibration
+    over = _overconfidence(scores)
     # A difference that is within two standard errors of the accuracy says nothing.
-    clear = abs(over) > 2 * (own.accuracy * (1 - own.accuracy) / own.n) ** 0.5
-    surer = ("surer than right" if over > 0 else "less sure than right") if clear else "about as sure as right"
+    clear = abs(over) > 2 * (scores.accuracy * (1 - scores.accuracy) / scores.n) ** 0.5
+    sign = ("overconfident" if over > 0 else "underconfident") if clear else "neither over- nor underconfident"
     summary = (
-        f"{found.name} on {found.data}: {100 * own.accuracy:.1f} % of {own.n:,} test examples are right, and its mean "
-        f"confidence is {100 * (own.accuracy + over):.1f} %: {surer} on the whole."
+        f"{calibrated.name} on {calibrated.data}: {100 * scores.accuracy:.1f} % of {scores.n:,} test examples are "
+        f"classified correctly, and the mean confidence is {100 * (scores.accuracy + over):.1f} %: {sign} on the whole."
     )
-    members = "one network answers" if own.members == 1 else f"{own.members} members answer by their mean probability"
+    members = "one network" if scores.members == 1 else f"mean probability of {scores.members} members"
     settings = (
-        f"ECE in {len(own.bins.count)} bins of equal width; Brier score summed over classes; AUROC by scikit-learn; "
-        f"{members}. {' '.join(found.notes)}"
+        f"ECE in {len(scores.bins.count)} bins of equal width; Brier score summed over classes; AUROC by scikit-learn; "
+        f"{members}. {' '.join(calibrated.notes)}"
     )
-    pictures = (_reliability(own), _histograms(found))
-    return Report(f"Calibration of {found.name}", summary, settings.strip(), (), _tables(found), pictures)
+    pictures = (_reliability(scores), _histograms(calibrated))
+    return Report(f"Calibration of {calibrated.name}", summary, settings.strip(), (), _tables(calibrated), pictures)
 
 
-def _overconfidence(own: Calibration) -> float:
-    filled = own.bins.count > 0
-    return float((own.bins.confidence[filled] * own.bins.count[filled]).sum() / own.n) - own.accuracy
+def _overconfidence(scores: Calibration) -> float:
+    filled = scores.bins.count > 0
+    return float((scores.bins.confidence[filled] * scores.bins.count[filled]).sum() / scores.n) - scores.accuracy
 
 
-def _bins(own: Calibration) -> dict[str, list[float]]:
-    bins = own.bins
+def _bins(scores: Calibration) -> dict[str, list[float]]:
+    bins = scores.bins
     return {name: getattr(bins, name).tolist() for name in ("edges", "count", "confidence", "accuracy")}
 
 
 def _aurocs(doubt: UncertaintyScores) -> dict[str, Any]:
     return {
-        "wrong from right": _told(doubt.misclassification_detection),
-        **{f"{name} from inside": _told(separation) for name, separation in doubt.ood_detection.items()},
+        "wrong from right": _to_dict(doubt.misclassification_detection),
+        **{f"{name} from inside": _to_dict(separation) for name, separation in doubt.ood_detection.items()},
     }
 
 
-def _told(separation: Detection | None) -> dict[str, Any] | None:
+def _to_dict(separation: Detection | None) -> dict[str, Any] | None:
     if separation is None:
         return None
     return {"auroc": separation.auroc, "suspects": separation.positives, "others": separation.negatives}
 
 
-def _tables(found: Calibrated) -> tuple[Table, ...]:
-    own, by = found.doubts.calibration, found.doubts.by
+def _tables(calibrated: Calibrated) -> tuple[Table, ...]:
+    scores, by = calibrated.doubts.calibration, calibrated.doubts.by
     first = next(iter(by.values()))
-    numbers = (own.accuracy, own.ece, own.nll, own.brier)
+    numbers = (scores.accuracy, scores.ece, scores.nll, scores.brier)
     rows = tuple(
         (
             name,
@@ -105,38 +105,48 @@ def _tables(found: Calibrated) -> tuple[Table, ...]:
     elsewhere = "".join(f"; {len(values):,} of {name}" for name, values in first.ood.items())
     return (
         Table(
-            "How right and how sure",
+            "Accuracy and calibration",
             ("n", "members", "accuracy %", "ECE", "NLL", "Brier"),
-            ((f"{own.n:,}", str(own.members), f"{100 * numbers[0]:.2f}", *(f"{value:.4f}" for value in numbers[1:])),),
+            (
+                (
+                    f"{scores.n:,}",
+                    str(scores.members),
+                    f"{100 * numbers[0]:.2f}",
+                    *(f"{value:.4f}" for value in numbers[1:]),
+                ),
+            ),
         ),
         Table(
-            "What each measure of uncertainty tells apart (AUROC)",
-            ("measure", "wrong from right", *(f"{name} from {found.data}" for name in first.ood)),
+            "AUROC of each measure of uncertainty",
+            ("measure", "misclassified from correct", *(f"{name} from {calibrated.data}" for name in first.ood)),
             rows,
-            f"1: higher for every suspect; 0.5: it says nothing. {len(first.misclassified):,} wrong and "
-            f"{len(first.correct):,} right answers{elsewhere}."
-            + (" Of one member there is no mutual information, and expected entropy is entropy." * (own.members == 1)),
+            f"1: higher for every suspect; 0.5: no better than chance. {len(first.misclassified):,} misclassified and "
+            f"{len(first.correct):,} correct{elsewhere}."
+            + (
+                " Of one member there is no mutual information, and expected entropy is entropy."
+                * (scores.members == 1)
+            ),
         ),
     )
 
 
-def _reliability(own: Calibration) -> Picture:
+def _reliability(scores: Calibration) -> Picture:
     figure, ((panel,),) = panels(1, 1, size=4.2)
-    draw_reliability(panel, own.bins)
-    panel.set_title(f"ECE {own.ece:.3f}", fontsize=10)
+    draw_reliability(panel, scores.bins)
+    panel.set_title(f"ECE {scores.ece:.3f}", fontsize=10)
     return Picture(
         "reliability",
         figure,
-        f"Accuracy over confidence of {own.n:,} test examples; numbers say how many answers a bin holds. On the "
-        "dashed line a network is as right as it is sure; below it, too sure.",
+        f"Accuracy over confidence of {scores.n:,} test examples; numbers say how many examples a bin holds. On the "
+        "dashed line accuracy equals confidence; below it the network is overconfident.",
     )
 
 
-def _histograms(found: Calibrated) -> Picture:
-    by = found.doubts.by
+def _histograms(calibrated: Calibrated) -> Picture:
+    by = calibrated.doubts.by
     figure, (line,) = panels(1, len(by), size=3.0)
     for panel, (name, doubt) in zip(line, by.items(), strict=True):
-        groups = {"right": doubt.correct, "wrong": doubt.misclassified, **doubt.ood}
+        groups = {"correct": doubt.right, "misclassified": doubt.wrong, **doubt.outside}
         shown = {group: _readable(name, values) for group, values in groups.items() if len(values)}
         edges = np.histogram_bin_edges(np.concatenate(list(shown.values())), 30)
         for colour, (group, values) in zip(cycle(COLOURS), shown.items(), strict=False):
@@ -144,7 +154,7 @@ def _histograms(found: Calibrated) -> Picture:
             panel.hist(
                 values, edges.tolist(), weights=weights, histtype="step", color=colour, linewidth=1.4, label=group
             )
-        panel.set_title(name if name != "gap" else "gap (large: sure)", fontsize=10)
+        panel.set_title(name if name != "gap" else "gap (large: confident)", fontsize=10)
         panel.set_yscale("log")
     line[0].set_ylabel("share of the group")
     # Beside the panels: inside, some curve always runs under it.
@@ -153,9 +163,9 @@ def _histograms(found: Calibrated) -> Picture:
     return Picture(
         "uncertainty",
         figure,
-        f"Uncertainty of right and wrong answers on {found.data}{outside}: shares of each group, on a log scale. "
-        "Entropies and mutual information in nats; variation ratio is 1 - the largest probability; gap is that of the "
-        "two largest log-probabilities.",
+        f"Uncertainty of correct and misclassified examples on {calibrated.data}{outside}: shares of each "
+        "group, on a log scale. Entropies and mutual information in nats; variation ratio is 1 - the largest "
+        "probability; gap is that of the two largest log-probabilities.",
     )
 
 

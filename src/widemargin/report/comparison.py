@@ -1,4 +1,4 @@
-"""Which of these runs is best?  Seeds become a mean and a deviation, settings that differ become names."""
+"""Tables that compare runs: seeds become a mean and a deviation, settings that differ become names."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ def settings_of(run: Mapping[str, Any]) -> Settings:
 
 def best(columns: Sequence[Sequence[Sequence[float]]]) -> frozenset[tuple[int, int]]:
     """(row, column) of the highest mean of every column, and of all within one deviation of it; [column][row][seed]."""
-    found = set()
+    cells = set()
     for j, rows in enumerate(columns):
         means = [float(np.mean(values)) for values in rows]
         top = int(np.argmax(means))
         spread = float(np.std(rows[top], ddof=1)) if len(rows[top]) > 1 else 0.0
         # Equal means may differ in the last bit.
-        found |= {(i, j) for i, mean in enumerate(means) if len(means) > 1 and mean >= means[top] - spread - 1e-9}
-    return frozenset(found)
+        cells |= {(i, j) for i, mean in enumerate(means) if len(means) > 1 and mean >= means[top] - spread - 1e-9}
+    return frozenset(cells)
 
 
 def _table(entries: Sequence[Entry], data: str) -> Table:
@@ -110,13 +110,13 @@ def _table(entries: Sequence[Entry], data: str) -> Table:
     values: list[list[list[float]]] = [[[] for _ in rows] for _ in titles]
     for i, row in enumerate(rows):
         for entry in row.entries:
-            own = measured[entry.place]
-            robust = [own.robust[attack] for attack in attacks]
-            shares = [own.clean, *robust, *((own.clean + share) / 2 for share in robust)]
+            figures = measured[entry.place]
+            robust = [figures.robust[attack] for attack in attacks]
+            shares = [figures.clean, *robust, *((figures.clean + share) / 2 for share in robust)]
             for column, share in zip(values, shares, strict=True):
                 column[i].append(100 * share)
     cells = [
-        (name, str(len(row.entries)), *(_told(column[i]) for column in values))
+        (name, str(len(row.entries)), *(_cell(column[i]) for column in values))
         for i, (name, row) in enumerate(zip(_names(rows), rows, strict=True))
     ]
     bold = frozenset((i, j + 2) for i, j in best(values))
@@ -160,7 +160,7 @@ def _common(measured: Sequence[Measured]) -> list[Attack]:
 
 
 def _rows(entries: Sequence[Entry]) -> list[_Row]:
-    found: dict[str, list[Entry]] = {}
+    groups: dict[str, list[Entry]] = {}
     seeds: dict[tuple[str, Any], str] = {}
     for entry in entries:
         identity = repr(sorted(settings_of(entry.run).items()))
@@ -168,8 +168,8 @@ def _rows(entries: Sequence[Entry]) -> list[_Row]:
         first = seeds.setdefault((identity, seed), entry.place)
         if first != entry.place:
             raise ValueError(f"{first} and {entry.place} hold the same run, which would count twice: name one of them")
-        found.setdefault(identity, []).append(entry)
-    return [_Row(tuple(group), settings_of(group[0].run)) for group in found.values()]
+        groups.setdefault(identity, []).append(entry)
+    return [_Row(tuple(group), settings_of(group[0].run)) for group in groups.values()]
 
 
 def _names(rows: Sequence[_Row]) -> list[str]:
@@ -210,13 +210,13 @@ def _tells_apart(path: str, rows: Sequence[_Row]) -> bool:
         # A step as long as the radius follows from it.
         return False
     beside = f"{path.removesuffix('digest')}path"
-    found: dict[Any, set[Any]] = {}
+    values_of: dict[Any, set[Any]] = {}
     for row in having:
         around = tuple(
             value for other, value in row.settings.items() if path.startswith(f"{other}.") or other == beside
         )
-        found.setdefault((row.method if path.startswith("method.") else "", around), set()).add(row.settings[path])
-    return any(len(values) > 1 for values in found.values())
+        values_of.setdefault((row.method if path.startswith("method.") else "", around), set()).add(row.settings[path])
+    return any(len(values) > 1 for values in values_of.values())
 
 
 def _radius(settings: Settings) -> Any:
@@ -296,5 +296,5 @@ def _data_name(entry: Entry, ends: Mapping[str, str]) -> str:
     return ends.get(str(named), str(named)) if named else f"data {entry.data.get('digest')}"
 
 
-def _told(values: Sequence[float]) -> str:
+def _cell(values: Sequence[float]) -> str:
     return mean_std(values, 1) if len(values) > 1 else f"{values[0]:.1f}"

@@ -53,9 +53,9 @@ def draw_regions(axes: Axes, picture: Picture) -> None:
 
 def draw_points(axes: Axes, points: Array, labels: Array, size: float = 14, marker: str = "o") -> None:
     for label in np.unique(labels):
-        own = points[labels == label]
+        members = points[labels == label]
         style: dict[str, Any] = {"edgecolors": "white", "linewidths": 0.5} if marker == "o" else {"linewidths": 1.0}
-        axes.scatter(own[:, 0], own[:, 1], s=size, color=COLOURS[int(label)], marker=marker, zorder=3, **style)
+        axes.scatter(members[:, 0], members[:, 1], s=size, color=COLOURS[int(label)], marker=marker, zorder=3, **style)
 
 
 def draw_landscape(axes: Axes, x: Array, y: Array, values: Array, colours: str | Colormap) -> None:

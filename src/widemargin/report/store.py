@@ -1,4 +1,4 @@
-"""Where do results live?  One folder for each key, written whole or not at all."""
+"""Stored results: one folder for each key, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Store:
                 write_tensors(partial / f"{name}.safetensors", tensors, {"key": key})
             os.rename(partial, self.root / key)
         except OSError as problem:
-            # A key names all that decides its numbers: whoever came first has stored the same.
+            # A key names all that decides its numbers: the first to come has stored the same.
             if key not in self:
                 raise unwritten(self.root / key, problem) from None
         finally:

@@ -20,7 +20,8 @@ _SHOWN = 10
 @dataclass(frozen=True)
 class Swept:
     title: str
-    judge: str
+    attack: str
+    """By which all trials are judged."""
     ranges: Mapping[str, Range]
     trials: tuple[SweepTrial, ...]
     """All that are over, in the order in which they began."""
@@ -33,7 +34,7 @@ class Swept:
         """For programs."""
         return {
             "title": self.title,
-            "judge": self.judge,
+            "attack": self.attack,
             "searched": {name: asdict(within) for name, within in self.ranges.items()},
             "trials": [asdict(trial) for trial in self.trials],
             "chosen": next((trial.number for trial in best_first(self.trials)), None),
@@ -46,7 +47,8 @@ def page(swept: Swept) -> Report:
     counts = {state: sum(trial.state == state for trial in swept.trials) for state in ("pruned", "diverged")}
     over = ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "none stopped early"
     summary = f"{len(swept.trials)} trials, {over}. {_chosen(swept)}"
-    settings = f"Judge, the same for all: {swept.judge}. Searched: {', '.join(map(_told, swept.ranges.items()))}."
+    searched = ", ".join(map(_range_text, swept.ranges.items()))
+    settings = f"Judge, the same for all: validation accuracy under {swept.attack}. Searched: {searched}."
     return Report(f"Sweep: {swept.title}", summary, settings, (), (_table(swept),), (_picture(swept),))
 
 
@@ -57,13 +59,13 @@ def _chosen(swept: Swept) -> str:
     share = best[0].robust or 0.0
     within = 2 * (share * (1 - share) / swept.validated) ** 0.5
     said = (
-        f"Chosen on the validation part: trial {best[0].number}, robust {_percent(share)}; what is less than "
-        f"{100 * within:.1f} points below it is within two standard errors ({swept.validated:,} examples). "
+        f"Chosen on the validation part: trial {best[0].number}, robust {_percent(share)} ({swept.attack}); what is "
+        f"less than {100 * within:.1f} points below it is within two standard errors ({swept.validated:,} examples). "
     )
     if not swept.tested:
         return said + "Its folder is not here, so it was not tested: do that where it was trained."
     robust, clean = (_percent(swept.tested[name]) for name in ("robust", "clean"))
-    return said + f"On the test part it has robust {robust}, clean {clean}."
+    return said + f"On the test part it has robust {robust} ({swept.attack}), clean {clean}."
 
 
 def _table(swept: Swept) -> Table:
@@ -76,7 +78,7 @@ def _table(swept: Swept) -> Table:
         )
         for trial in best_first(swept.trials)[:_SHOWN]
     ]
-    note = "Robust and clean: on the validation part, of the weights that were best there."
+    note = f"On the validation part, of the best checkpoint; robust: under {swept.attack}."
     return Table("Best trials", ("trial", "robust", "clean", *swept.ranges), tuple(rows), note)
 
 
@@ -96,7 +98,7 @@ def _picture(swept: Swept) -> Picture:
     so_far = list(accumulate((100 * (trial.robust or 0.0) for trial in complete), max))
     over_time.step([trial.number for trial in complete], so_far, where="post", color=BEST, linewidth=1.0)
     over_time.set_xlabel("trial; line: best so far")
-    grid[0][0].set_ylabel("robust validation accuracy, %")
+    grid[0][0].set_ylabel(f"validation accuracy under {swept.attack}, %")
     caption = "Robust validation accuracy of each trial: dots were trained to the end, crosses were stopped early."
     return Picture("sweep", figure, caption)
 
@@ -113,6 +115,6 @@ def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.2f} %"
 
 
-def _told(searched: tuple[str, Range]) -> str:
+def _range_text(searched: tuple[str, Range]) -> str:
     name, within = searched
     return f"{name} from {within.low:g} to {within.high:g}{' on a log scale' if within.log else ''}"

@@ -53,9 +53,10 @@ class Table:
 
     def print(self, console: rich.console.Console) -> None:
         # A file or a pipe has no width, unless one is asked for; a terminal has.
-        width = console.width if console.is_terminal or "COLUMNS" in os.environ else 1_000
-        for part in self.parts(width):
-            console.print(part.rich(width), width=width)
+        if not console.is_terminal and "COLUMNS" not in os.environ:
+            console = rich.console.Console(file=console.file, width=1_000)
+        for part in self.parts(console.width):
+            console.print(part.rich(console.width))
 
     def parts(self, width: int) -> list[Table]:
         """Groups of columns to print below each other, so that no number is cut; each begins with the first column."""

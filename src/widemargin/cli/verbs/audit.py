@@ -23,23 +23,21 @@ class Audit:
     For example: widemargin audit runs/1a2b3c --eps .05 .1 .2.  The same command goes on where it was interrupted."""
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]
-    """A run's folder or its name in runs/, a model.pt2 or model.onnx, or my_file.py:MyNet, which runs that file."""
+    """A run's folder or its name in runs/, model.pt2, model.onnx, zoo:NAME or my_file.py:MyNet (runs that file)."""
     eps: Annotated[tuple[Number, ...], arg(metavar="NUMBER...")]
-    """Radii, one or more."""
+    """Radii, one or more, as .05 .1 or 8/255."""
     norm: Literal["linf", "l2", "l1"] = "linf"
     """Of the balls."""
     data: Annotated[str | None, _OPTIONAL] = None
-    """A name, folder or file, as for `widemargin train`; its test part is used.  [a run's own data]"""
+    """A name, folder or file, as for `widemargin train`; its test part is used.  [the run's]"""
     weights: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """Weights for my_file.py:MyNet: .safetensors, or a .pt state dict."""
     points: int = 1_000
     """How many test points, drawn at random."""
     budget: Annotated[str | None, _OPTIONAL] = None
-    """Stop after this time, as 90s, 10m or 2h, and say what was left out.  If it is too short for a single point, the
-    audit says what it should be.  [none]"""
+    """Stop after this time, as 90s, 10m or 2h, and say what was left out.  [none]"""
     box: Annotated[tuple[str, ...] | None, arg(metavar="unit|open|data|LOW HIGH", help_behavior_hint="")] = None
-    """Values an input may take: [0, 1], any, for tables each feature those from its least to its largest in the test
-    part, or all features those between two numbers, as -1 1.  [unit for images, open for tables]"""
+    """Valid inputs: [0, 1], any, the range of each column, or LOW to HIGH.  [unit for images, open for tables]"""
     label: str = "label"
     """Column of the labels in a table."""
     size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
@@ -47,8 +45,7 @@ class Audit:
     seed: int = 0
     """Decides which points are drawn, and all that attacks draw."""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
-    """Folder for the results.  [the run's own; for other models audits/ and the model's path; for other data than that
-    of the audit there, one inside]"""
+    """Folder for the results.  [the run's; for other models audits/ and the model's path]"""
     device: str = "cpu"
     """cpu or cuda."""
     json: Annotated[bool, arg(help_behavior_hint="")] = False

@@ -14,19 +14,18 @@ _OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
 
 @dataclass(frozen=True)
 class Calibrate:
-    """Measure whether a classifier knows how sure it may be: accuracy, ECE, NLL, Brier score, and how well each measure
-    of uncertainty tells wrong answers from right ones and foreign examples from its own (AUROC).  Writes
+    """Measure whether a classifier's confidence can be trusted: accuracy, ECE, NLL, Brier score, and how well each
+    measure of uncertainty separates misclassified from correct examples and other data from its own (AUROC).  Writes
     calibration.json and calibration.html.
 
     For example: widemargin calibrate runs/1a2b3c --outside digits."""
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]
-    """A run's folder or its name in runs/, a model.pt2 or model.onnx, or my_file.py:MyNet, which runs that file."""
+    """A run's folder or its name in runs/, model.pt2, model.onnx, zoo:NAME or my_file.py:MyNet (runs that file)."""
     outside: Annotated[tuple[str, ...], arg(metavar="TEXT...", help_behavior_hint="")] = ()
-    """Names, folders or files of foreign examples; their test parts are used.  Images are scaled to the network's
-    height and width (bilinear) and to its colours.  [none]"""
+    """Names, folders or files of other datasets; of each the test part, images scaled to the network's size."""
     data: Annotated[str | None, _OPTIONAL] = None
-    """A name, folder or file, as for `widemargin train`; its test part is used.  [a run's own data]"""
+    """A name, folder or file, as for `widemargin train`; its test part is used.  [the run's]"""
     weights: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """Weights for my_file.py:MyNet: .safetensors, or a .pt state dict."""
     points: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
@@ -38,7 +37,7 @@ class Calibrate:
     seed: int = 0
     """Decides which examples are drawn."""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
-    """Folder for the results.  [the run's own; for other models calibrations/ and the model's path]"""
+    """Folder for the results.  [the run's; for other models calibrations/ and the model's path]"""
     device: str = "cpu"
     """cpu or cuda."""
     json: Annotated[bool, arg(help_behavior_hint="")] = False

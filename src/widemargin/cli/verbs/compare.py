@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 
 @dataclass(frozen=True)
 class Compare:
-    """Compare runs that are done: clean and robust accuracy and their mean, over seeds; one table for each data set.
+    """Compare runs that are done: clean and robust accuracy and their mean, over seeds; one table for each dataset.
 
     Robust accuracy is the audit's if all runs have one, else that under the PGD attack of the validation."""
 

@@ -23,8 +23,7 @@ class Resume:
     device: str = "cpu"
     """cpu or cuda."""
     stop_after: StopAfter = None
-    """Save and leave after this time, as 90s, 30m, 2h or 1d, with exit code 0.  Ctrl-C (exit code 130; twice leaves at
-    once) and SIGTERM (143) save too.  [at the end]"""
+    """Save and leave after this time, as 90s, 30m, 2h or 1d; Ctrl-C and SIGTERM save too.  [at the end]"""
     tensorboard: bool = False
     """Write for TensorBoard too."""
 
@@ -58,7 +57,7 @@ class Export:
     to: Path
     """model.safetensors (weights), model.pt2 (torch.export) or model.onnx (needs widemargin[onnx])."""
     weights: Literal["best", "last"] = "best"
-    """By robust accuracy on the validation part, or those of the end, also where the best are lost."""
+    """Checkpoint: the best by robust accuracy on the validation part, or the last."""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.runs import export_run

@@ -63,13 +63,11 @@ class StudyRun:
     workers: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
     """How many processes work side by side.  [as many as there are cores]"""
     engine: EngineName = "processes"
-    """Processes of this computer, or tasks of a Ray cluster, whose computers share the folder of the results; needs
-    'widemargin[sweeps]'."""
+    """Processes of this computer, or tasks of a Ray cluster that shares the folder (needs 'widemargin[sweeps]')."""
     address: Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")] = None
     """Of a Ray cluster that runs, or auto.  [RAY_ADDRESS; else a cluster of this computer for as long as it takes]"""
     stop_after: StopAfter = None
-    """Save and leave after this time, as 90s, 30m, 2h or 1d, with exit code 0; the same command goes on.  So do Ctrl-C
-    (exit code 130; twice leaves at once) and SIGTERM (143).  [at the end]"""
+    """Save and leave after this time, as 90s, 30m, 2h or 1d; the same command goes on.  [at the end]"""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.study import run_study

@@ -22,8 +22,8 @@ _RANGE = arg(metavar="NUMBER|LOW:HIGH[:log]", help_behavior_hint="")
 class Sweep(RunWords[str, str]):
     """Search eps, alpha, steps, weight and lr for the best robust validation accuracy; needs 'widemargin[sweeps]'.
 
-    For example: widemargin sweep --data digits --method udp --eps .1:.5 --alpha .01:.05:log --steps 5:40 --judge-eps .1
-    --trials 30.  The same command goes on with a sweep that was interrupted; given several times, on one computer or on
+    For example: widemargin sweep --data digits --method udp --eps .1:.5 --alpha .01:.05:log --steps 5:40 --judge-eps
+    .1.  The same command goes on with a sweep that was interrupted; given several times, on one computer or on
     many that share --storage, it shares the work.  The test part judges the chosen trial alone, at the end."""
 
     judge_eps: Number = field(kw_only=True)
@@ -41,8 +41,7 @@ class Sweep(RunWords[str, str]):
     trials: int = 30
     """How many settings in all, with those that are stopped early; more may be asked for later."""
     storage: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
-    """Database of the sweep: sqlite:///FILE, or one that many computers reach, as postgresql://HOST/NAME.
-    [sqlite, sweep.db in --out]"""
+    """Database: sqlite:///FILE, or one for many computers, as postgresql://HOST/NAME.  [sweep.db in --out]"""
     out: Path = Path("runs/sweep")
     """Folder for the trials, each with a run's folder in it, and for the report."""
     json: Annotated[bool, arg(help_behavior_hint="")] = False

@@ -25,15 +25,13 @@ class RunWords(Generic[Real, Integer]):
     """What `train` and `sweep` ask: a sweep has ranges of numbers where `train` has numbers."""
 
     data: str
-    """fashion-mnist, mnist, svhn, cifar-10, cifar-100 or digits; or a folder with a sub-folder of images for every
-    class (one called unlabelled has none); or an .npz, .csv or .parquet file."""
+    """fashion-mnist, mnist, svhn, cifar-10, cifar-100, digits, a folder of images by class, .npz, .csv or .parquet."""
     method: str
     """standard, max-entropy, fgsm, r-fgsm, pgd, friendly, trades, trades-random-start, trades-cross-entropy, udp, udpr,
     udp-single-step, udp-trades, udp-trades-cross-entropy, udp-near or udp-projected; vat or udp-consistency, which also
     use rows without a label."""
     network: Annotated[str | None, _TEXT] = None
-    """lenet, resnet18, resnet18-he, resnet18-dropout or mlp; or my_file.py:MyNet, which runs that file.  By default
-    what the paper takes for the data; for tables an mlp."""
+    """lenet, resnet18, resnet18-he, resnet18-dropout, mlp or my_file.py:MyNet (runs that file).  [the paper's]"""
     eps: Annotated[Real | None, _NUMBER] = None
     """Radius of the ball in which points are moved."""
     alpha: Annotated[Real | None, _NUMBER] = None
@@ -64,11 +62,11 @@ class RunWords(Generic[Real, Integer]):
     lr: Annotated[Real | None, _NUMBER] = None
     """Peak learning rate.  [adam .001, sgd .15]"""
     schedule: Annotated[Literal["constant", "triangle", "multistep", "cosine"] | None, _SCHEDULE] = None
-    """Of the rate over time.  [adam constant, sgd triangle]"""
+    """Of the learning rate.  [adam constant, sgd triangle]"""
     augment: Annotated[bool, _FLAG] = False
     """Shift images by up to 4 pixels and mirror every second one."""
     average: Annotated[str | None, _TEXT] = None
-    """Let an average of the weights answer: ema, ema:.99, swa or swa:.5 (from half of the time on)."""
+    """Predict with an average of the weights: ema, ema:.99, swa or swa:.5 (from half of the time on)."""
     mixed: Annotated[bool, _FLAG] = False
     """Leave every other batch clean."""
     fraction: Number = 1.0
@@ -103,18 +101,17 @@ class RunWords(Generic[Real, Integer]):
 
 @dataclass(frozen=True)
 class Train(RunWords[Number, int]):
-    """Train a network, validate it as it goes, and keep its best and its last weights.
+    """Train a network, validate it as it goes, and keep its best and its last checkpoint.
 
     For example: widemargin train --data fashion-mnist --network lenet --method udp --eps .5 --alpha .025 --steps 20.
     The same command goes on with a run that was interrupted, whenever that was."""
 
     validate_eps: Annotated[Number | None, _NUMBER] = None
-    """Radius of the PGD attack by which the best weights are chosen.  [.1; for CIFAR and SVHN .03; for tables --eps]"""
+    """Radius of the PGD attack that chooses the best checkpoint.  [.1; for CIFAR and SVHN .03; for tables --eps]"""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
     """Folder of the run.  [runs/ and a name that follows from all that decides a number]"""
     stop_after: StopAfter = None
-    """Save and leave after this time, as 90s, 30m, 2h or 1d, with exit code 0; `widemargin resume` goes on.  So do
-    Ctrl-C (exit code 130; twice leaves at once) and SIGTERM (143).  [at the end]"""
+    """Save and leave after this time, as 90s, 30m, 2h or 1d; `widemargin resume` goes on.  [at the end]"""
     tensorboard: Annotated[bool, _FLAG] = False
     """Write for TensorBoard too."""
 

@@ -1,0 +1,57 @@
+import json
+
+import pytest
+
+from widemargin import cli
+from widemargin.report import study
+from widemargin.report.contents import contents
+from widemargin.report.store import Store
+
+
+def test_the_contents_are_what_the_studies_say(tmp_path: object) -> None:
+    """If not: python -m widemargin_studies.contents"""
+    listed, hardware = contents()
+    assert list(listed) == study.names()
+    assert hardware
+    for name, one in listed.items():
+        work = study.load(name)
+        assert one.title == work.TITLE
+        assert one.parts == work.missing(Store(tmp_path))  # type: ignore[arg-type]
+        assert one.core_minutes > 0
+        if not isinstance(work, study.Reckoning):
+            assert one.core_minutes == pytest.approx(work.CORE_MINUTES, rel=0.05)
+
+
+def test_the_list_fits_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    cli.main(["study", "list"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "  fig3                                 260 parts   about 32 min" in lines
+    assert max(map(len, lines)) <= 80
+    # Scales of one study stand below one title.
+    assert lines.count("Tab. 2: Fashion-MNIST") == 1
+
+
+def test_the_list_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["study", "list", "--json"])
+    content = json.loads(capsys.readouterr().out)
+    assert content.keys() == {"hardware", "studies"}
+    (fig1,) = [row for row in content["studies"] if row["study"] == "fig1"]
+    assert fig1.keys() == {"study", "title", "parts", "core_minutes", "done", "problem"}
+    assert (fig1["parts"], fig1["done"]) == (10, None)
+
+
+def test_what_is_left_is_asked_of_the_studies(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: object
+) -> None:
+    only = {name: entry for name, entry in cli_studies().items() if name == "fig1"}
+    for module in ("widemargin.cli.study_list", "widemargin.report.study"):
+        monkeypatch.setattr(f"{module}.studies", lambda: only)
+    cli.main(["study", "list", "--left", "--runs", str(tmp_path)])
+    assert "fig1                              0 of 10 done   about 1 min" in capsys.readouterr().out
+
+
+def cli_studies() -> dict[str, object]:
+    from widemargin.report.contents import studies
+
+    return dict(studies())
