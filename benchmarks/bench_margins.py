@@ -22,11 +22,11 @@ from torch import Tensor
 import widemargin as wm
 from widemargin.measure.autoattack import frozen
 from widemargin.measure.distance import distances
-from widemargin.perturb.attack import Noise
+from widemargin.perturb.balls import Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.fab import ShortestFAB
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.line_search import Norm
+from widemargin.rng import RowRng
 
 sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("tests", "tests/measure")]
 from exact_margins import TABLES, Array, box_of, exact_margins, table
@@ -73,8 +73,8 @@ def longer_searches(network: wm.Network, cloud: wm.Dataset, norm: Norm, box: wm.
         BisectedAPGD(norm, box, 100, 10),
     )
     with frozen(network):
-        noise = Noise(1, torch.arange(len(cloud)))
-        found = {attack.name: attack(network, cloud.points, cloud.labels, noise) for attack in ours}
+        rng = RowRng(1, torch.arange(len(cloud)))
+        found = {attack.name: attack(network, cloud.points, cloud.labels, rng) for attack in ours}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import foolbox

@@ -28,9 +28,8 @@ from widemargin.measure.diagnostics import all_findings, modes
 from widemargin.measure.diagnostics import probabilities as shares
 from widemargin.perturb.apgd import APGD, TargetedAPGD
 from widemargin.perturb.attack import Attack, ShortestAttack
-from widemargin.perturb.balls import L2, OPEN, Ball, Box, Linf
+from widemargin.perturb.balls import L2, OPEN, Ball, Box, Linf, Norm
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.line_search import Norm
 from widemargin.perturb.losses import Margin
 from widemargin.perturb.square import Square
 from widemargin.report.audit_page import page

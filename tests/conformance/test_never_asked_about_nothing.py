@@ -24,7 +24,8 @@ from widemargin.measure.distance import distances
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.measure.surrogate import fooled, surrogate
 from widemargin.perturb.apgd import APGD, TargetedAPGD
-from widemargin.perturb.attack import Attack, Noise
+from widemargin.perturb.attack import Attack
+from widemargin.rng import RowRng
 from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Ball, Linf
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.ddn import DDN
@@ -141,7 +142,7 @@ def cloud(labels: Tensor) -> Dataset:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attacks(name: str, norm: str, radius: str) -> None:
     attack = ATTACKS[name](NORMS[norm](RADII[radius], UNIT))
-    places = attack(network(), POINTS, RIGHT, Noise(0, torch.arange(len(POINTS))))
+    places = attack(network(), POINTS, RIGHT, RowRng(0, torch.arange(len(POINTS))))
     assert places.shape == POINTS.shape
 
 

@@ -9,12 +9,13 @@ from widemargin.data.dataset import Dataset, Subset
 from widemargin.fast.pooling import quick_pooling
 from widemargin.measure.autoattack import CLEAN, ROBUST, Attacked, autoattack, autoattack_batches, frozen
 from widemargin.perturb.apgd import APGD, TargetedAPGD
-from widemargin.perturb.attack import Attack, Noise
+from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.fab import FAB, ShortestFAB
 from widemargin.perturb.losses import DLR, CrossEntropy, Margin
 from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
+from widemargin.rng import RowRng
 
 MAKERS = {
     maker.__name__: maker
@@ -78,8 +79,8 @@ def test_each_attack_is_alone_what_it_is_in_a_batch(ball: Ball) -> None:
     inputs, labels = cloud[rows]
     with frozen(network):
         for attack in small(ball, 4):
-            together = attack(network, inputs, labels, Noise(0, rows))
-            alone = attack(network, inputs[7:8], labels[7:8], Noise(0, rows[7:8]))
+            together = attack(network, inputs, labels, RowRng(0, rows))
+            alone = attack(network, inputs[7:8], labels[7:8], RowRng(0, rows[7:8]))
             assert torch.allclose(together[7:8], alone, atol=1e-5)
 
 

@@ -15,12 +15,12 @@ from widemargin.measure.autoattack import autoattack
 from widemargin.measure.curve import Curve, Progress, bisected, robustness
 from widemargin.measure.distance import NO_ATTACK
 from widemargin.measure.interval import wilson
-from widemargin.perturb.attack import Attack, Classifier, Noise
-from widemargin.perturb.balls import Ball
+from widemargin.perturb.attack import Attack, Classifier
+from widemargin.perturb.balls import Ball, Norm
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.line_search import Norm
 from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
+from widemargin.rng import RowRng
 
 RADII = [0.02 * (i + 1) for i in range(16)]
 BALLS = [Linf(radius) for radius in RADII]
@@ -34,8 +34,8 @@ class Scaled:
     steps: int = 8
     name = "scaled"
 
-    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, noise: Noise) -> Tensor:
-        found = FMN(type(self.ball), self.ball.box, self.steps)(classify, inputs, labels, noise)
+    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, rng: RowRng) -> Tensor:
+        found = FMN(type(self.ball), self.ball.box, self.steps)(classify, inputs, labels, rng)
         return inputs + self.ball.project(found - inputs, inputs)
 
 
@@ -71,7 +71,7 @@ class Straight:
     ball: Ball
     name = "straight"
 
-    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, noise: Noise) -> Tensor:
+    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, rng: RowRng) -> Tensor:
         places = inputs.detach().requires_grad_()
         with torch.enable_grad():
             loss = -classify(places).gather(1, labels[:, None]).sum()
@@ -133,8 +133,8 @@ class FarOnly:
     ball: Ball
     name = "far only"
 
-    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, noise: Noise) -> Tensor:
-        return Straight(self.ball)(classify, inputs, labels, noise) if self.ball.radius > 0.85 else inputs
+    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, rng: RowRng) -> Tensor:
+        return Straight(self.ball)(classify, inputs, labels, rng) if self.ball.radius > 0.85 else inputs
 
 
 def test_a_place_is_believed_more_than_an_attack_that_failed() -> None:
@@ -178,8 +178,8 @@ class OneSide:
     left: bool
     name = "one side"
 
-    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, noise: Noise) -> Tensor:
-        moved = Scaled(self.ball)(classify, inputs, labels, noise)
+    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, rng: RowRng) -> Tensor:
+        moved = Scaled(self.ball)(classify, inputs, labels, rng)
         return torch.where(((inputs[:, 0] < 0.5) == self.left)[:, None], moved, inputs)
 
 

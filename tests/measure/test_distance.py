@@ -13,11 +13,11 @@ from widemargin import L1, L2, MLP, OPEN, UNIT, Dataset, Ensemble, FromSklearn, 
 from widemargin.measure.accuracy import right
 from widemargin.measure.distance import NO_ATTACK, Distances, distances, shortest_attacks, starts_of
 from widemargin.measure.margin import margins
+from widemargin.perturb.balls import Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.ddn import DDN
 from widemargin.perturb.fab import ShortestFAB
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.line_search import Norm
 
 
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)

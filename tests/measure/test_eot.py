@@ -12,8 +12,9 @@ from widemargin import MLP, OPEN, UNIT, Dataset, Linf, MCDropout, Network, Rng, 
 from widemargin.measure.eot import Draws, judged
 from widemargin.measure.robustness import Whole
 from widemargin.perturb.apgd import APGD
-from widemargin.perturb.attack import Attack, Classifier, Noise
+from widemargin.perturb.attack import Attack, Classifier
 from widemargin.perturb.fmn import FMN
+from widemargin.rng import RowRng
 from widemargin.shapes import Labels, Points
 from widemargin.uncertainty.predictive import is_correct
 
@@ -118,9 +119,9 @@ class Watched:
     seen: list[tuple[Classifier, int]] = field(default_factory=list)
     name = "watched"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
+    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points:
         self.seen.append((classify, len(inputs)))
-        return self.attack(classify, inputs, labels, noise)
+        return self.attack(classify, inputs, labels, rng)
 
 
 def test_what_only_a_few_draws_call_broken_is_not_broken() -> None:
@@ -135,10 +136,10 @@ def test_what_only_a_few_draws_call_broken_is_not_broken() -> None:
     known, by_few = ((inputs[:, 0] - at).abs() < radius for at in (many, few))
     assert bool((by_few & ~known).any()), "the few alone would break some"
     assert bool((known & ~by_few).any()), "and would spare others"
-    noise, broken = Noise(0, torch.arange(len(inputs))), torch.zeros_like(known)
+    rng, broken = RowRng(0, torch.arange(len(inputs))), torch.zeros_like(known)
     verified, last = found.within([watched])
     for attack, within_reach in ((verified, known & by_few), (last, known)):
-        places = attack(found.network, inputs, labels, noise)
+        places = attack(found.network, inputs, labels, rng)
         assert float((places - inputs).abs().max()) <= radius * (1 + 1e-5)
         with torch.no_grad():
             broken |= ~is_correct(found.network(places), labels)
@@ -154,7 +155,7 @@ def test_the_shortest_way_leads_to_the_boundary_of_the_many() -> None:
         right = is_correct(found.network(POINTS.points), POINTS.labels)
     inputs, labels = POINTS.points[right], POINTS.labels[right]
     (attack,) = found.shortest([FMN(Linf, OPEN, steps=50)], OPEN)
-    places = attack(found.network, inputs, labels, Noise(0, torch.arange(len(inputs))))
+    places = attack(found.network, inputs, labels, RowRng(0, torch.arange(len(inputs))))
     with torch.no_grad():
         assert not is_correct(found.network(places), labels).any()
     way, known = (places - inputs).abs()[:, 0], (inputs[:, 0] - boundary(found.network)).abs()

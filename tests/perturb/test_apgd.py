@@ -6,10 +6,10 @@ import torch
 from linear_oracle import distances_to, inner_points, linear
 from widemargin import L1, L2, OPEN, Linf
 from widemargin.perturb.apgd import APGD, Climb, TargetedAPGD, _checks
-from widemargin.perturb.attack import Noise
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.losses import DLR, CrossEntropy, Margin, targeted_dlr
 from widemargin.perturb.rows import wrong
+from widemargin.rng import RowRng
 
 NORMS = (Linf(1.0, OPEN), L2(1.0, OPEN), L1(1.0, OPEN))
 
@@ -23,7 +23,7 @@ def test_breaks_exactly_what_is_within_reach_of_a_linear_model(norm: Ball, which
     known = distances_to(weights, inputs, labels, type(norm))
     ball = replace(norm, radius=float(known.median()))  # type: ignore[type-var]
     attack = {"ce": APGD(ball), "margin": APGD(ball, Margin()), "targeted": TargetedAPGD(ball, 4)}[which]
-    found = attack(classify, inputs, labels, Noise(0, torch.arange(200)))
+    found = attack(classify, inputs, labels, RowRng(0, torch.arange(200)))
     broken = wrong(classify(found), labels)
     assert float(ball.norm(found - inputs).max()) <= ball.radius * (1 + 1e-6)
     assert not bool(broken[known > 1.01 * ball.radius].any())
@@ -44,11 +44,11 @@ def test_losses() -> None:
 def test_errors_are_a_sentence() -> None:
     _, classify = linear(3)
     inputs, labels = inner_points(classify, 4)
-    noise = Noise(0, torch.arange(4))
+    rng = RowRng(0, torch.arange(4))
     with pytest.raises(ValueError, match="at least 4 classes, got 3"):
-        TargetedAPGD(Linf(0.1), 2)(classify, inputs, labels, noise)
+        TargetedAPGD(Linf(0.1), 2)(classify, inputs, labels, rng)
     with pytest.raises(ValueError, match="at most 2 targets, got 9"):
-        TargetedAPGD(Linf(0.1))(classify, inputs, labels, noise)
+        TargetedAPGD(Linf(0.1))(classify, inputs, labels, rng)
     with pytest.raises(ValueError, match=r"APGD\.steps must be a whole number of at least 1, got 0"):
         APGD(Linf(0.1), steps=0)
 
@@ -68,11 +68,11 @@ def test_restarts_go_on_where_others_stopped() -> None:
         )
 
     inputs, labels = torch.full((100, 1), 0.5), torch.zeros(100, dtype=torch.long)
-    noise = Noise(0, torch.arange(100))
+    rng = RowRng(0, torch.arange(100))
     # A radius is on the surface in one dimension, so widen by a second feature that sets the scale.
     inputs = torch.cat([inputs, inputs], 1)
     shares = [
-        float(wrong(classify(APGD(Linf(0.3), Margin(), 1, n)(classify, inputs, labels, noise)), labels).float().mean())
+        float(wrong(classify(APGD(Linf(0.3), Margin(), 1, n)(classify, inputs, labels, rng)), labels).float().mean())
         for n in (1, 20)
     ]
     assert shares[0] < 0.3

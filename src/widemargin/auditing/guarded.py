@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from widemargin.measure.diagnostics import Finding, failed_finding, sentence_of
 from widemargin.measure.eot import Finder
-from widemargin.perturb.attack import Classifier, Noise
+from widemargin.perturb.attack import Classifier
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.line_search import Nearest
+from widemargin.rng import RowRng
 from widemargin.shapes import Labels, Points
 
 CERTIFICATES = "certificates"
@@ -39,9 +40,9 @@ class Guarded:
     def name(self) -> str:
         return self.attack.name
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
+    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points:
         try:
-            return self.attack(classify, inputs, labels, noise)
+            return self.attack(classify, inputs, labels, rng)
         except Exception as problem:
             self.failed.setdefault(self.name, sentence_of(problem))
             return inputs.clone()
@@ -53,9 +54,9 @@ class GuardedBisected(BisectedAPGD):
 
     failed: Failed | None = None
 
-    def nearer_than(self, known: Nearest, classify: Classifier, labels: Labels, noise: Noise) -> Points:
+    def nearer_than(self, known: Nearest, classify: Classifier, labels: Labels, rng: RowRng) -> Points:
         try:
-            return super().nearer_than(known, classify, labels, noise)
+            return super().nearer_than(known, classify, labels, rng)
         except Exception as problem:
             assert self.failed is not None
             self.failed.setdefault(self.name, sentence_of(problem))

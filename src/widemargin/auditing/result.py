@@ -138,7 +138,7 @@ class Audit:
 
     @property
     def norm(self) -> str:
-        return type(self.question.balls[0]).__name__.lower()
+        return self.question.balls[0].name
 
     def summary(self) -> dict[str, Any]:
         """All figures, with what it takes to trust and repeat them."""

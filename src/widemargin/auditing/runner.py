@@ -36,7 +36,6 @@ from widemargin.measure.diagnostics import (
 )
 from widemargin.measure.distance import NO_ATTACK, distances, shortest_attacks, starts_of
 from widemargin.measure.surrogate import fooled, surrogate
-from widemargin.perturb.balls import L1, L2, Linf
 from widemargin.perturb.suites import standard
 from widemargin.training.processes import ALONE
 from widemargin.uncertainty.network import in_eval_mode
@@ -405,7 +404,6 @@ def _measured(
         except Exception as problem:
             failed[CERTIFICATES] = sentence_of(problem)
     norm = type(largest)
-    assert norm in (Linf, L2, L1)
     attacks = shortest_attacks(norm, largest.box, classes, judges.rows_at_once, starts_of(inputs))
     shortest = judges.shortest(attacks, largest.box)
 

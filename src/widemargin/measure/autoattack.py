@@ -14,9 +14,10 @@ from widemargin.data.dataset import Examples, row_numbers
 from widemargin.fast.pooling import quick_pooling
 from widemargin.measure.accuracy import BATCH_SIZE, share
 from widemargin.measure.eot import Draws, Finder, judged
-from widemargin.perturb.attack import Attack, Noise
+from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.suites import standard
+from widemargin.rng import RowRng
 from widemargin.shapes import Labels, Points
 from widemargin.uncertainty.network import Network, check_is_network, in_eval_mode
 from widemargin.uncertainty.predictive import is_correct
@@ -116,8 +117,8 @@ def autoattack_batches(
         with frozen(judges.network):
             classes = _classes(judges.network, inputs)
             made = judges.within(standard(ball, classes, rows_at_once) if attacks is None else attacks)
-            noise = Noise(seed, row_numbers(examples, own).to(inputs.device))
-            yield replace(_attacked(judges.network, made, inputs, labels, noise, own), draws=judges.draws)
+            rng = RowRng(seed, row_numbers(examples, own).to(inputs.device))
+            yield replace(_attacked(judges.network, made, inputs, labels, rng, own), draws=judges.draws)
 
 
 @contextmanager
@@ -140,7 +141,7 @@ def _classes(network: Network, inputs: Points) -> int:
 
 
 def _attacked(
-    network: Network, attacks: tuple[Finder, ...], inputs: Points, labels: Labels, noise: Noise, rows: Tensor
+    network: Network, attacks: tuple[Finder, ...], inputs: Points, labels: Labels, rng: RowRng, rows: Tensor
 ) -> Attacked:
     points = inputs.clone()
     with torch.no_grad():
@@ -149,7 +150,7 @@ def _attacked(
         left = (broken_by == ROBUST).nonzero()[:, 0]
         if len(left) == 0:
             break
-        found = attack(network, inputs[left], labels[left], noise.at(left)).detach()
+        found = attack(network, inputs[left], labels[left], rng.at(left)).detach()
         with torch.no_grad():
             broken = ~is_correct(network(found), labels[left])
         broken_by[left[broken]] = number

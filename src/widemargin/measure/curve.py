@@ -16,11 +16,12 @@ from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
 from widemargin.measure.autoattack import frozen
 from widemargin.measure.distance import NO_ATTACK, check_alone, class_count
 from widemargin.measure.interval import Counted, wilson
-from widemargin.perturb.attack import Attack, Classifier, Noise
+from widemargin.perturb.attack import Attack, Classifier
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.line_search import line_search
 from widemargin.perturb.rows import wrong
 from widemargin.perturb.suites import standard
+from widemargin.rng import RowRng
 from widemargin.shapes import PerSample
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.predictive import is_correct
@@ -162,7 +163,7 @@ def bisected(
 
 
 def with_radius(ball: Ball, radius: float) -> Ball:
-    return replace(ball, radius=radius)  # type: ignore[type-var]
+    return replace(ball, radius=radius)
 
 
 def _known(radii: PerSample | None, otherwise: float, examples: Examples, side: str) -> Tensor:
@@ -239,12 +240,12 @@ def _distances_within(
     places, standing = inputs.clone(), torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
     made, by = torch.zeros(len(inputs), dtype=torch.int64), torch.full((len(inputs),), NO_ATTACK)
     # As in an evaluation of this ball alone, so that the numbers are the same.
-    noise = Noise(seed, row_numbers(examples, numbers).to(inputs.device))
+    rng = RowRng(seed, row_numbers(examples, numbers).to(inputs.device))
     for number, attack in enumerate(attacks):
         left = standing.nonzero()[:, 0]
         if len(left) == 0:
             break
-        moved = attack(classify, inputs[left], labels[left], noise.at(left))
+        moved = attack(classify, inputs[left], labels[left], rng.at(left))
         made[left.cpu()] += 1
         with torch.no_grad():
             across = wrong(classify(moved), labels[left])

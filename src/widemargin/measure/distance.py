@@ -12,15 +12,16 @@ from torch import Tensor
 from widemargin.data.dataset import Examples, row_numbers
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
 from widemargin.measure.autoattack import frozen
-from widemargin.perturb.attack import Classifier, Noise, ShortestAttack
-from widemargin.perturb.balls import L2, UNIT, Box
+from widemargin.perturb.attack import Classifier, ShortestAttack
+from widemargin.perturb.balls import UNIT, Box, Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.ddn import DDN
 from widemargin.perturb.fab import ShortestFAB
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.line_search import Nearest, Norm, firm
+from widemargin.perturb.line_search import Nearest, firm
 from widemargin.perturb.refine import refine
 from widemargin.perturb.rows import EFFICIENT_BATCH, wrong
+from widemargin.rng import RowRng
 from widemargin.shapes import Labels, PerSample, Points
 from widemargin.uncertainty.network import Network, check_is_network
 from widemargin.uncertainty.predictive import is_correct
@@ -111,7 +112,7 @@ def shortest_attacks(
     fab = ShortestFAB(norm(1.0, box), targets, steps=20, rows_at_once=min(rows_at_once, EFFICIENT_BATCH))
     if starts > 1:
         return (fmn, fab, BisectedAPGD(norm, box))
-    return (fmn, DDN(box) if norm is L2 else FMN(norm, box, steps=50), fab, BisectedAPGD(norm, box))
+    return (fmn, DDN(box) if norm.p == 2 else FMN(norm, box, steps=50), fab, BisectedAPGD(norm, box))
 
 
 def starts_of(inputs: Points) -> int:
@@ -186,14 +187,14 @@ def _nearest(
     if len(left) == 0:
         return distance, places, by
     seen, own, first = Nearest(norm(0.0, box), inputs[left]), labels[left], by[left]
-    noise = Noise(seed, numbers.to(inputs.device)[left])
+    rng = RowRng(seed, numbers.to(inputs.device)[left])
     alone = [i for i, attack in enumerate(attacks) if not isinstance(attack, BisectedAPGD)]
-    reached = [attacks[i](classify, seen.inputs, own, noise) for i in alone]
+    reached = [attacks[i](classify, seen.inputs, own, rng) for i in alone]
     first = _seen(classify, seen, own, reached, alone, first)
     for i, attack in enumerate(attacks):
         if isinstance(attack, BisectedAPGD):
             # It need not begin from nothing.
-            first = _seen(classify, seen, own, [attack.nearer_than(seen, classify, own, noise)], [i], first)
+            first = _seen(classify, seen, own, [attack.nearer_than(seen, classify, own, rng)], [i], first)
     distance[left], places[left], by[left] = seen.distance, seen.places, first
     return distance, places, by
 

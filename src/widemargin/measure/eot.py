@@ -11,10 +11,10 @@ from torch import Tensor
 
 from widemargin.data.dataset import Examples
 from widemargin.measure.accuracy import BATCH_SIZE
-from widemargin.perturb.attack import Classifier, Noise
+from widemargin.perturb.attack import Classifier
 from widemargin.perturb.balls import Box
 from widemargin.perturb.rows import per_row
-from widemargin.rng import Rng
+from widemargin.rng import Rng, RowRng
 from widemargin.shapes import Labels, Points
 from widemargin.uncertainty.drawn import Drawn, redrawn
 from widemargin.uncertainty.network import Network, in_eval_mode
@@ -48,7 +48,7 @@ class Finder(Protocol):
     @property
     def name(self) -> str: ...
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points: ...
+    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +85,8 @@ class Named:
     attack: Finder
     name: str
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        return self.attack(classify, inputs, labels, noise)
+    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points:
+        return self.attack(classify, inputs, labels, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +106,12 @@ class Verified:
     def name(self) -> str:
         return self.attack.name
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
+    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points:
         places = inputs.clone()
         with torch.no_grad():
             fit = is_correct(self.climbed(inputs), labels).nonzero()[:, 0]
         if len(fit):
-            places[fit] = self.attack(self.climbed, inputs[fit], labels[fit], noise.at(fit)).detach()
+            places[fit] = self.attack(self.climbed, inputs[fit], labels[fit], rng.at(fit)).detach()
         with torch.no_grad():
             # Who is wrong in the mean of the few where it is, was not attacked at all, and is among these.
             doubtful = ~is_correct(self.climbed(places), labels) & is_correct(classify(places), labels)
@@ -119,7 +119,7 @@ class Verified:
                 doubtful = self._pushed(classify, inputs, labels, places, doubtful)
         again = doubtful.nonzero()[:, 0]
         if len(again):
-            places[again] = self.attack(classify, inputs[again], labels[again], noise.at(again)).detach()
+            places[again] = self.attack(classify, inputs[again], labels[again], rng.at(again)).detach()
         return places
 
     def _pushed(self, classify: Classifier, inputs: Points, labels: Labels, places: Points, doubtful: Tensor) -> Tensor:

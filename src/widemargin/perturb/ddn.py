@@ -8,10 +8,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from widemargin.perturb.attack import Classifier, Noise
+from widemargin.perturb.attack import Classifier
 from widemargin.perturb.balls import L2, OPEN, UNIT, Box
 from widemargin.perturb.line_search import Nearest, fade, farthest
 from widemargin.perturb.rows import per_row, slope, wrong
+from widemargin.rng import RowRng
 from widemargin.shapes import Labels, Points
 
 
@@ -34,7 +35,7 @@ class DDN:
     def __post_init__(self) -> None:
         check_steps(self.name, self.steps, self.gamma)
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
+    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points:
         ball, sphere = L2(0.0, self.box), L2(1.0, OPEN)
         seen, most = Nearest(ball, inputs), farthest(ball, inputs)
         delta, radius = torch.zeros_like(inputs), torch.zeros_like(most)
@@ -46,19 +47,19 @@ class DDN:
                 radius = first_radius(height, ball.dual_norm(gradient), most)
             else:
                 radius = (radius * torch.where(across, 1 - self.gamma, 1 + self.gamma)).minimum(most)
-            uphill = direction(self.box.inward(gradient, inputs + delta), noise, step)
+            uphill = direction(self.box.inward(gradient, inputs + delta), rng, step)
             delta = delta + per_row(radius, delta) * fade(1.0, 0.01, step / self.steps) * uphill
             delta = self.box.clamp(sphere.steepest(delta) * per_row(radius, delta), inputs)
         return seen.places
 
 
-def direction(gradient: Tensor, noise: Noise, step: int) -> Tensor:
+def direction(gradient: Tensor, rng: RowRng, step: int) -> Tensor:
     """The gradient with l2 length 1; where there is none, any direction."""
     unit = L2(1.0, OPEN).steepest(gradient)
     flat = (gradient.flatten(1) == 0).all(1)
     if not bool(flat.any()):
         return unit
-    drawn = noise.of("where it is flat").at(flat).normal(gradient[0].numel(), draw=step).to(gradient)
+    drawn = rng.of("where it is flat").at(flat).normal(gradient[0].numel(), draw=step).to(gradient)
     unit[flat] = L2(1.0, OPEN).steepest(drawn.view_as(gradient[flat]))
     return unit
 

@@ -9,7 +9,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from widemargin.perturb.attack import Classifier, Noise
+from widemargin.perturb.attack import Classifier
+from widemargin.rng import RowRng
 from widemargin.shapes import Encoded, Labels, LogProbs, PerSample, Points
 from widemargin.uncertainty.predictive import is_correct
 
@@ -25,13 +26,13 @@ def at_once(rows: int, tasks: int, most: int) -> int:
 
 
 def among(state: State, which: Tensor) -> State:
-    """These rows only (indices or a mask), of every tensor and of the noise that a dataclass holds."""
-    cut: dict[str, Tensor | Noise] = {}
+    """These rows only (indices or a mask), of every tensor and of the rng that a dataclass holds."""
+    cut: dict[str, Tensor | RowRng] = {}
     for field in fields(state):  # type: ignore[arg-type]
         value = getattr(state, field.name)
         if isinstance(value, Tensor):
             cut[field.name] = value[which]
-        elif isinstance(value, Noise):
+        elif isinstance(value, RowRng):
             cut[field.name] = value.at(which)
     return replace(state, **cut)  # type: ignore[type-var]
 

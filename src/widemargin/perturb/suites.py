@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from widemargin.perturb.apgd import APGD, TargetedAPGD, standard_targets
 from widemargin.perturb.attack import Attack
-from widemargin.perturb.balls import L1, Ball
+from widemargin.perturb.balls import Ball
 from widemargin.perturb.fab import FAB
 from widemargin.perturb.losses import DLR, Loss, Margin
 from widemargin.perturb.rows import EFFICIENT_BATCH
@@ -24,7 +24,7 @@ def standard(ball: Ball, classes: int, rows_at_once: int = EFFICIENT_BATCH) -> t
     if classes < 2:
         raise ValueError(f"a classifier has at least 2 classes, got {classes}")
     rows_at_once = min(rows_at_once, EFFICIENT_BATCH)
-    restarts = 5 if isinstance(ball, L1) else 1
+    restarts = 5 if ball.sparse else 1
     second: Attack
     if classes < 4:
         loss: Loss = Margin() if classes == 2 else DLR()
@@ -33,5 +33,7 @@ def standard(ball: Ball, classes: int, rows_at_once: int = EFFICIENT_BATCH) -> t
         second = TargetedAPGD(ball, min(standard_targets(ball), classes - 1), rows_at_once=rows_at_once)
     fab = FAB(ball, min(9, classes - 1), rows_at_once=rows_at_once)
     # In l1 FAB is the slower and the weaker of the two.
-    targeted = (second, fab) if isinstance(ball, L1) else (fab, second)
-    return APGD(ball, restarts=restarts), *targeted, Square(ball)
+    targeted = (second, fab) if ball.sparse else (fab, second)
+    # Square knows the l_p norms alone.
+    last = () if ball.p is None else (Square(ball),)
+    return APGD(ball, restarts=restarts), *targeted, *last

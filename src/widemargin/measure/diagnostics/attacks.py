@@ -12,10 +12,10 @@ from torch import Tensor
 from widemargin.data.dataset import Examples, row_numbers
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
 from widemargin.measure.diagnostics.observe import observed
-from widemargin.perturb.attack import Attack, Classifier, Noise
+from widemargin.perturb.attack import Attack, Classifier
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.losses import Loss, Margin, likeliest_others, towards
-from widemargin.rng import Rng
+from widemargin.rng import Rng, RowRng
 from widemargin.shapes import Encoded, Labels, LogProbs, PerSample, Points
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.predictive import is_correct
@@ -40,7 +40,7 @@ class PGD:
     def name(self) -> str:
         return f"pgd-{self.steps}" + (f" ({self.targets} targets)" if self.targets else "")
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
+    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points:
         if self.targets == 0:
             return self._climbed(classify, inputs, labels, Margin())
         with torch.no_grad():
@@ -85,7 +85,7 @@ def broken_by(network: Network, examples: Examples, attack: Attack, seed: int = 
 def places_of(network: Network, examples: Examples, attack: Attack, seed: int = 0) -> Iterator[Points]:
     with observed(network):
         made = [
-            attack(network, inputs, labels, Noise(seed, row_numbers(examples, rows).to(inputs.device))).detach()
+            attack(network, inputs, labels, RowRng(seed, row_numbers(examples, rows).to(inputs.device))).detach()
             for rows, inputs, labels in iter_batches(examples, BATCH_SIZE)
         ]
     return iter(made)

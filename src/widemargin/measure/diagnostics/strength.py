@@ -100,7 +100,7 @@ def _whole(ball: Ball, examples: Examples) -> Ball:
     width = (up - down).expand_as(points[:1])
     spread = points.amax(0, keepdim=True) - points.amin(0, keepdim=True)
     radius = float(ball.norm(torch.where(width.isfinite(), width, spread)))
-    return replace(ball, radius=radius)  # type: ignore[type-var]
+    return replace(ball, radius=radius)
 
 
 def black_box(white: Mapping[str, Broken], black: Mapping[str, Broken]) -> Finding:
