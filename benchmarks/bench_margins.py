@@ -20,12 +20,12 @@ from timing import header
 from torch import Tensor
 
 import widemargin as wm
-from widemargin.measure.autoattack import frozen
 from widemargin.measure.distance import distances
 from widemargin.perturb.balls import Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.fab import ShortestFAB
 from widemargin.perturb.fmn import FMN
+from widemargin.perturb.frozen import frozen
 from widemargin.rng import RowRng
 
 sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("tests", "tests/measure")]
@@ -74,7 +74,7 @@ def longer_searches(network: wm.Network, cloud: wm.Dataset, norm: Norm, box: wm.
     )
     with frozen(network):
         rng = RowRng(1, torch.arange(len(cloud)))
-        found = {attack.name: attack(network, cloud.points, cloud.labels, rng) for attack in ours}
+        found = {attack.name: attack(network, cloud.points, cloud.labels, rng).points for attack in ours}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import foolbox

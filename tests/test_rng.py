@@ -104,3 +104,18 @@ def test_rows_have_the_right_distributions() -> None:
     along = torch.corrcoef(torch.stack([uniform[:, :-1].flatten(), uniform[:, 1:].flatten()]))[0, 1]
     assert abs(float(neighbours)) < 0.02
     assert abs(float(along)) < 0.02
+
+
+def test_rows_drawn_from_a_generator_follow_it() -> None:
+    first, again, other = (Rng.seeded(seed).by_row(5).uniform(3) for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    part = Rng.seeded(1).for_share(range(2, 5), 5).by_row(3).uniform(3)
+    assert torch.equal(part, first[2:]), "a process draws for its rows what one would"
+
+
+def test_generators_of_rows_draw_the_same_whoever_is_beside_them() -> None:
+    rng, like = RowRng(3, torch.tensor([4, 7, 9]), "0"), torch.empty(3, 2)
+    drawn = rng.by_block().normal(like)
+    assert torch.equal(drawn, Rng.seeded(4, 7, 9, purpose="attack 3 0").normal(like))
+    assert torch.equal(drawn[1:2], rng.at(torch.tensor([1])).by_block().normal(like[:1]))

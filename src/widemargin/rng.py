@@ -53,6 +53,13 @@ class Rng:
         shuffled = [torch.randperm(size, generator=g, device=g.device) for g in self.generators]
         return torch.stack([block * size + order for block, order in enumerate(shuffled)])
 
+    def by_block(self) -> Rng:
+        return self
+
+    def by_row(self, rows: int) -> RowRng:
+        """A stream of its own for each of so many rows."""
+        return RowRng(0, self.integers(0, 2**62, rows))
+
     @contextmanager
     def as_global(self) -> Iterator[None]:
         """For layers that draw from torch's global generator and take no other: it is as before afterwards."""
@@ -87,7 +94,7 @@ class Rng:
 
 @dataclass(frozen=True, eq=False)
 class RowRng:
-    """The row-wise form: what is drawn for an example follows from seed, purpose, row and a counter, not from its batch.
+    """The row-wise form: what is drawn for an example follows from seed, purpose, row and a counter, not the batch.
 
     A hash of those (the finaliser of SplitMix64) instead of generators: any part of the rows can be drawn, in any
     order, on any device, all at once.
@@ -97,6 +104,14 @@ class RowRng:
     rows: Tensor
     """[B] whole numbers: which example each is."""
     purpose: str = ""
+
+    def by_row(self, rows: int) -> RowRng:
+        assert rows == len(self.rows), f"{rows} rows, but draws for {len(self.rows)}"
+        return self
+
+    def by_block(self) -> Rng:
+        """A generator for each row, as if it were alone."""
+        return Rng.seeded(*self.rows.tolist(), purpose=f"attack {self.seed} {self.purpose}", device=self.rows.device)
 
     def at(self, which: Tensor) -> RowRng:
         """Of these rows only: indices or a mask."""
@@ -127,6 +142,10 @@ class RowRng:
         stream = hashlib.sha256(f"{self.seed} {self.purpose} {draw}".encode()).digest()[:8]
         keys = _hashed(self.rows + int.from_bytes(stream, "big", signed=True))
         return _hashed(keys[:, None] + torch.arange(1, count + 1, device=keys.device) * _GOLDEN) >> 16
+
+
+AnyRng = Rng | RowRng
+"""What a search or an attack is given: it asks for the form it needs."""
 
 
 def _mixed(seed: int, purpose: str) -> int:

@@ -27,10 +27,10 @@ from widemargin.measure import curve, surrogate
 from widemargin.measure.diagnostics import all_findings, modes
 from widemargin.measure.diagnostics import probabilities as shares
 from widemargin.perturb.apgd import APGD, TargetedAPGD
-from widemargin.perturb.attack import Attack, ShortestAttack
+from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import L2, OPEN, Ball, Box, Linf, Norm
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.losses import Margin
+from widemargin.perturb.objectives import margin_loss
 from widemargin.perturb.square import Square
 from widemargin.report.audit_page import page
 from widemargin.uncertainty.cuts import at_input
@@ -45,10 +45,10 @@ def few_queries() -> Iterator[None]:
     """The same attacks with fewer steps: what they find is tested elsewhere."""
 
     def quick(ball: Ball, classes: int, rows: int = 0) -> Sequence[Attack]:
-        second = TargetedAPGD(ball, targets=classes - 1, steps=10) if classes > 3 else APGD(ball, Margin(), steps=10)
+        second = TargetedAPGD(ball, targets=classes - 1, steps=10) if classes > 3 else APGD(ball, margin_loss, steps=10)
         return (APGD(ball, steps=20), second, Square(ball, queries=10))
 
-    def nearest(norm: Norm, box: Box, classes: int, *_: int) -> Sequence[ShortestAttack]:
+    def nearest(norm: Norm, box: Box, classes: int, *_: int) -> Sequence[Attack]:
         return (FMN(norm, box, steps=60, targets=min(3, classes - 1)),)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -346,7 +346,7 @@ def test_a_row_gets_the_same_record_in_every_selection(tmp_path: Path) -> None:
 
 def test_a_transfer_that_refutes_a_certificate_is_an_error() -> None:
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
-    moved = findings.Moved(np.array([0.05, np.inf]), "MLP", 1.0)
+    moved = findings.Transferred(np.array([0.05, np.inf]), "MLP", 1.0)
     question = AuditConfig((Linf(0.1),))
     findings.with_surrogate({**points, "row": np.arange(2), "certified": np.array([np.nan, 0.1])}, moved, question, 0)
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}

@@ -74,7 +74,7 @@ def test_attacks_break_whoever_is_within_reach_and_stay_in_the_ball(box: wm.Box)
     ball = Weighted(0.2, box)
     rng = RowRng(0, torch.arange(len(cloud)))
     for attack in standard(ball, 2):
-        moved = attack(network.requires_grad_(False), cloud.points, cloud.labels, rng) - cloud.points
+        moved = attack(network.requires_grad_(False), cloud.points, cloud.labels, rng).delta
         assert bool((ball.norm(moved) <= 0.2001).all())
         assert torch.equal(ball.box.clamp(moved, cloud.points), moved)
         broken = network(cloud.points + moved).argmax(1) != cloud.labels

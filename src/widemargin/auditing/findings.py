@@ -28,8 +28,8 @@ from widemargin.measure.diagnostics import (
     sentence_of,
     stood_in,
 )
-from widemargin.measure.eot import Finder
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.perturb.attack import Attack
 from widemargin.uncertainty.network import Network
 
 _HANDED_OVER = ("inputs in box", "modes", "probabilities", "randomness")
@@ -44,7 +44,7 @@ _LEAST = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Moved:
+class Transferred:
     """How far each point is from what a stand-in gave away, and what the stand-in was."""
 
     distance: Array
@@ -133,7 +133,7 @@ def _as_judged(subject: AuditTarget, some: Examples) -> Finding:
     return replace(found, verdict="suspicious", evidence=evidence, advice="use it by such a mean, too")
 
 
-def missed_by_gradients(points: dict[str, Array], attacks: Sequence[Finder]) -> Finding:
+def missed_by_gradients(points: dict[str, Array], attacks: Sequence[Attack]) -> Finding:
     """Square comes last, so whatever it breaks, the gradients had missed."""
     broken = {attack.name: torch.from_numpy(points["by"] == i) for i, attack in enumerate(attacks)}
     black = {name: mask for name, mask in broken.items() if name.startswith("square")}
@@ -142,7 +142,7 @@ def missed_by_gradients(points: dict[str, Array], attacks: Sequence[Finder]) -> 
     return replace(found, name="black box of AutoAttack")
 
 
-def with_surrogate(points: dict[str, Array], moved: Moved, question: AuditConfig, number: int) -> Finding:
+def with_surrogate(points: dict[str, Array], moved: Transferred, question: AuditConfig, number: int) -> Finding:
     """Whoever was broken counts as broken, from the ball on that holds the place."""
     distance, standing = moved.distance, points["breaks"] == len(question.balls)
     broken = standing & np.isfinite(distance)

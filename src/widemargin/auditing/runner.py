@@ -15,7 +15,7 @@ from torch import Tensor
 
 from widemargin.auditing.chunks import FIRST, Chunk, check_saved, joined_chunks, pieces, saved_rows, write_chunk
 from widemargin.auditing.clock import Clock, Stopwatch, TimeIsUp
-from widemargin.auditing.findings import Diagnosed, Moved, diagnosed, missed_by_gradients, with_surrogate
+from widemargin.auditing.findings import Diagnosed, Transferred, diagnosed, missed_by_gradients, with_surrogate
 from widemargin.auditing.guarded import CERTIFICATES, SHORTEST, Failed, failures, guarded, uncertified
 from widemargin.auditing.pace import PROOF, Cost, Pace, Tick, cost, listening
 from widemargin.auditing.result import Array, Audit, AuditConfig, Shown
@@ -162,7 +162,7 @@ def _joined(work: _UnderWay, found: Diagnosed, notes: tuple[str, ...]) -> Audit:
     points, failed = dict(piece.points), {**piece.failed, **work.failed}
     if np.isnan(points["certified"]).any() and not notes and CERTIFICATES not in failed:
         notes = ("No certified bounds: some points were measured without.",)
-    attacks = subject.judged.within(standard(question.balls[0], subject.classes))
+    attacks = subject.judged.within(standard(question.balls[0], subject.classes), question.balls[0])
     names = tuple(attack.name for attack in attacks)
     findings = (*found.findings, *failures(failed, names), missed_by_gradients(points, attacks))
     by, left_out = (*names, SHORTEST), found.left_out
@@ -187,7 +187,9 @@ def _joined(work: _UnderWay, found: Diagnosed, notes: tuple[str, ...]) -> Audit:
     )
 
 
-def _with_stand_in(points: dict[str, Array], moved: Moved, question: AuditConfig, number: int) -> tuple[Finding, ...]:
+def _with_stand_in(
+    points: dict[str, Array], moved: Transferred, question: AuditConfig, number: int
+) -> tuple[Finding, ...]:
     try:
         return (with_surrogate(points, moved, question, number),)
     except Refuted as problem:
@@ -272,7 +274,7 @@ def _unattacked(subject: AuditTarget, asked: Subset) -> dict[str, Array]:
     }
 
 
-def _stood_in(work: _UnderWay, points: dict[str, Array]) -> Moved | None:
+def _stood_in(work: _UnderWay, points: dict[str, Array]) -> Transferred | None:
     """Made once, of all points, in time."""
     path = work.place / f"stand-in of {len(points['row'])}.safetensors"
     if not path.exists():
@@ -285,7 +287,7 @@ def _stood_in(work: _UnderWay, points: dict[str, Array]) -> Moved | None:
             return None
         work.stopwatch.save()
     tensors, note = read_tensors(path)
-    return Moved(tensors["distance"].numpy(), note["kind"], note["agreement"])
+    return Transferred(tensors["distance"].numpy(), note["kind"], note["agreement"])
 
 
 def _make_stand_in(work: _UnderWay, points: dict[str, Array], path: Path) -> None:
@@ -370,7 +372,9 @@ def _asked(
         points = _measured(subject, question, rows, certify, heard, failed)
     except Exception as problem:
         raise ValueError(_fails(sentence_of(problem))) from problem
-    within = {attack.name for attack in subject.judged.within(standard(question.balls[0], subject.classes))}
+    within = {
+        attack.name for attack in subject.judged.within(standard(question.balls[0], subject.classes), question.balls[0])
+    }
     if within <= set(failed):
         raise ValueError(_fails(next(iter(failed.values()))))
     return Chunk(points, failed)
@@ -405,14 +409,14 @@ def _measured(
             failed[CERTIFICATES] = sentence_of(problem)
     norm = type(largest)
     attacks = shortest_attacks(norm, largest.box, classes, judges.rows_at_once, starts_of(inputs))
-    shortest = judges.shortest(attacks, largest.box)
+    shortest = judges.shortest(attacks, largest)
 
     def curve(known_below: Tensor | None, way: Tensor) -> Curve:
         return robustness(
             network,
             examples,
             question.balls,
-            lambda ball: guarded(judges.within(standard(ball, classes, judges.rows_at_once)), failed),
+            lambda ball: guarded(judges.within(standard(ball, classes, judges.rows_at_once), ball), failed),
             known_below=known_below,
             known_above=torch.where(way > 0, way, torch.inf),
             seed=question.seed,
@@ -435,7 +439,7 @@ def _measured(
             known = curve(None, way).points
     # Whom no attack within a ball had to break was broken by those without a radius, which come last in the list.
     without = (known.by == NO_ATTACK) & (known.breaks < len(question.balls)) & (way > 0)
-    by = torch.where(without, len(judges.within(standard(largest, classes))), known.by)
+    by = torch.where(without, len(judges.within(standard(largest, classes), largest)), known.by)
     return {
         "row": rows.numpy(),
         "label": labels.cpu().numpy(),

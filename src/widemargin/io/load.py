@@ -19,7 +19,7 @@ from widemargin.io.export import trained
 from widemargin.io.onnx_graph import read_onnx
 from widemargin.io.pt2_graph import read_pt2
 from widemargin.io.zoo import PREFIX, ZOO, zoo_run
-from widemargin.measure.robustness import InputSpace
+from widemargin.uncertainty.input_space import InputSpace
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.run import AtInput, Trial
 from widemargin.runs.serialize import read_description

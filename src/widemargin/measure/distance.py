@@ -11,13 +11,13 @@ from torch import Tensor
 
 from widemargin.data.dataset import Examples, row_numbers
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
-from widemargin.measure.autoattack import frozen
-from widemargin.perturb.attack import Classifier, ShortestAttack
+from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import UNIT, Box, Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.ddn import DDN
 from widemargin.perturb.fab import ShortestFAB
 from widemargin.perturb.fmn import FMN
+from widemargin.perturb.frozen import frozen
 from widemargin.perturb.line_search import Nearest, firm
 from widemargin.perturb.refine import refine
 from widemargin.perturb.rows import EFFICIENT_BATCH, wrong
@@ -45,7 +45,7 @@ class Distances:
     """Which of the attacks found the place; NO_ATTACK where none did or none was needed."""
     norm: Norm
     box: Box
-    attacks: tuple[ShortestAttack, ...]
+    attacks: tuple[Attack, ...]
     seed: int
 
     @property
@@ -100,7 +100,7 @@ class Distances:
 
 def shortest_attacks(
     norm: Norm, box: Box, classes: int, rows_at_once: int = EFFICIENT_BATCH, starts: int = 1
-) -> tuple[ShortestAttack, ...]:
+) -> tuple[Attack, ...]:
     """Several, because each fails on some networks: the least of them all is the margin.
 
     APGD comes last, in balls inside of what the others found.
@@ -125,7 +125,7 @@ def distances(
     examples: Examples,
     norm: Norm,
     box: Box = UNIT,
-    attacks: Sequence[ShortestAttack] | None = None,
+    attacks: Sequence[Attack] | None = None,
     seed: int = 0,
     rows: int = BATCH_SIZE,
     tick: Tick | None = None,
@@ -150,7 +150,7 @@ def distances(
     return Distances(distance, places, by, norm, box, made, seed)
 
 
-def _default(network: Network, examples: Examples, norm: Norm, box: Box, rows: int) -> tuple[ShortestAttack, ...]:
+def _default(network: Network, examples: Examples, norm: Norm, box: Box, rows: int) -> tuple[Attack, ...]:
     inputs, _ = examples[torch.arange(1)]
     return shortest_attacks(norm, box, class_count(network, examples), rows, starts_of(inputs))
 
@@ -169,17 +169,17 @@ def class_count(network: Network, examples: Examples) -> int:
 
 
 def _nearest(
-    classify: Classifier,
+    model: Network,
     inputs: Points,
     labels: Labels,
     numbers: Tensor,
     norm: Norm,
     box: Box,
-    attacks: Sequence[ShortestAttack],
+    attacks: Sequence[Attack],
     seed: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     with torch.no_grad():
-        right = is_correct(classify(inputs), labels)
+        right = is_correct(model(inputs), labels)
     by = torch.full_like(labels, NO_ATTACK)
     distance = torch.zeros(len(inputs), dtype=inputs.dtype, device=inputs.device)
     places = inputs.clone()
@@ -189,28 +189,28 @@ def _nearest(
     seen, own, first = Nearest(norm(0.0, box), inputs[left]), labels[left], by[left]
     rng = RowRng(seed, numbers.to(inputs.device)[left])
     alone = [i for i, attack in enumerate(attacks) if not isinstance(attack, BisectedAPGD)]
-    reached = [attacks[i](classify, seen.inputs, own, rng) for i in alone]
-    first = _seen(classify, seen, own, reached, alone, first)
+    reached = [attacks[i](model, seen.inputs, own, rng).points for i in alone]
+    first = _seen(model, seen, own, reached, alone, first)
     for i, attack in enumerate(attacks):
         if isinstance(attack, BisectedAPGD):
             # It need not begin from nothing.
-            first = _seen(classify, seen, own, [attack.nearer_than(seen, classify, own, rng)], [i], first)
+            first = _seen(model, seen, own, [attack.nearer_than(seen, model, own, rng)], [i], first)
     distance[left], places[left], by[left] = seen.distance, seen.places, first
     return distance, places, by
 
 
 def _seen(
-    classify: Classifier, seen: Nearest, labels: Labels, found: list[Points], attacks: list[int], first: Labels
+    model: Network, seen: Nearest, labels: Labels, found: list[Points], attacks: list[int], first: Labels
 ) -> Labels:
     """Who came nearest, once the places that these attacks found are on the boundary."""
-    for attack, reached in zip(attacks, _on_the_boundary(classify, seen, labels, found), strict=True):
+    for attack, reached in zip(attacks, _on_the_boundary(model, seen, labels, found), strict=True):
         with torch.no_grad():
-            across = wrong(classify(reached), labels)
+            across = wrong(model(reached), labels)
         first = torch.where(seen.see(reached, across), attack, first)
     return first
 
 
-def _on_the_boundary(classify: Classifier, seen: Nearest, labels: Labels, found: list[Points]) -> list[Points]:
+def _on_the_boundary(model: Network, seen: Nearest, labels: Labels, found: list[Points]) -> list[Points]:
     """Each attack's places brought to the boundary and along it, all in one batch: small ones cost as much.
 
     Along the boundary a way becomes a few per cent shorter: one that is much too long is not worth the work.
@@ -225,6 +225,6 @@ def _on_the_boundary(classify: Classifier, seen: Nearest, labels: Labels, found:
     worth = (near < _WORTH_POLISHING * best[row]).nonzero()[:, 0]
     for some in worth.split(max(len(labels), EFFICIENT_BATCH)) if len(worth) else ():
         start, own = seen.inputs[row[some]], labels[row[some]]
-        way = refine(classify, start, own, reached[some], ball)
-        reached[some] = firm(classify, start, own, way, ball.box)
+        way = refine(model, start, own, reached[some], ball)
+        reached[some] = firm(model, start, own, way, ball.box)
     return list(reached.chunk(len(found)))

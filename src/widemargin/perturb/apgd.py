@@ -6,25 +6,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from widemargin.perturb.attack import Classifier
+from widemargin.perturb.attack import Classifier, Perturbed, perturbed
 from widemargin.perturb.balls import OPEN, Ball
-from widemargin.perturb.losses import CrossEntropy, Loss, likeliest_others, targeted_dlr
-from widemargin.perturb.rows import EFFICIENT_BATCH, among, at_once, per_row, slope, wrong
-from widemargin.rng import RowRng
-from widemargin.shapes import Encoded, Labels, LogProbs, PerSample, Points
+from widemargin.perturb.gradient import slope
+from widemargin.perturb.losses import likeliest_others
+from widemargin.perturb.objectives import Objective, dlr_loss, height, margin_loss, perturbed_loss, targeted_dlr_loss
+from widemargin.perturb.rows import EFFICIENT_BATCH, among, at_once, per_row, wrong
+from widemargin.rng import AnyRng, RowRng
+from widemargin.shapes import Encoded, Labels, PerSample, Points
 
-
-class Climbed(Protocol):
-    """A loss that may know a target."""
-
-    def __call__(self, logits: LogProbs, labels: Labels, targets: Labels) -> PerSample: ...
-
-
+# In an attack's name, as the field has them.
+_NAMES = {perturbed_loss: "ce", dlr_loss: "dlr", margin_loss: "margin"}
 # Croce & Hein (2020a), sections 3.1 to 3.3: momentum, and when steps are halved.
 _NEW_SHARE = 0.75
 _RISES_TO_KEEP_STEP = 0.75
@@ -41,7 +37,7 @@ class APGD:
     """AutoPGD (Croce & Hein 2020a, Alg. 1); in a sparse norm, l1, with sparse steps and falling radii (same, 2021)."""
 
     ball: Ball
-    loss: Loss = field(default_factory=CrossEntropy)
+    loss: Objective = perturbed_loss
     steps: int = 100
     restarts: int = 1
 
@@ -50,12 +46,13 @@ class APGD:
 
     @property
     def name(self) -> str:
-        return f"apgd-{self.loss.name}"
+        return f"apgd-{_NAMES.get(self.loss, self.loss)}"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points:
-        starts = [(labels, rng.of(f"apgd {restart}")) for restart in range(self.restarts)]
-        climb = Climb(classify, lambda logits, labels, targets: self.loss(logits, labels), self.ball, self.steps)
-        return _broken_in_turn(climb, inputs, labels, starts, rows_at_once=1)
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        rows = rng.by_row(len(inputs))
+        starts = [(labels, rows.of(f"apgd {restart}")) for restart in range(self.restarts)]
+        climb = Climb(model, self.loss, self.ball, self.steps)
+        return perturbed(self.ball, inputs, _broken_in_turn(climb, inputs, labels, starts, rows_at_once=1))
 
 
 @dataclass(frozen=True)
@@ -75,12 +72,13 @@ class TargetedAPGD:
     def name(self) -> str:
         return "apgd-t" if self.targets == standard_targets(self.ball) else f"apgd-t ({self.targets} targets)"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points:
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
         with torch.no_grad():
-            targets = likeliest_others(classify(inputs), labels, self.targets)
-        starts = [(of_turn, rng.of(f"apgd-t {turn}")) for turn, of_turn in enumerate(targets.unbind(1))]
-        climb = Climb(classify, targeted_dlr, self.ball, self.steps)
-        return _broken_in_turn(climb, inputs, labels, starts, self.rows_at_once)
+            targets = likeliest_others(model(inputs), labels, self.targets)
+        rows = rng.by_row(len(inputs))
+        starts = [(of_turn, rows.of(f"apgd-t {turn}")) for turn, of_turn in enumerate(targets.unbind(1))]
+        climb = Climb(model, targeted_dlr_loss, self.ball, self.steps)
+        return perturbed(self.ball, inputs, _broken_in_turn(climb, inputs, labels, starts, self.rows_at_once))
 
 
 def standard_targets(ball: Ball) -> int:
@@ -99,7 +97,7 @@ class Climb:
     """What the climbs of an attack have in common.  Of the ball norm and box count: its radius is each start's own."""
 
     classify: Classifier
-    loss: Climbed
+    loss: Objective
     ball: Ball
     steps: int
     counts: bool = True
@@ -204,8 +202,8 @@ def climbed(climb: Climb, start: Start, inputs: Points, labels: Labels, targets:
         if len(now.row) == 0:
             break
         last_loss = now.loss
-        height = partial(climb.loss, labels=now.labels, targets=now.targets)
-        logits, now.loss, now.gradient = slope(climb.classify, now.inputs + now.delta, height)
+        loss = partial(height, climb.loss, labels=now.labels, targets=now.targets)
+        logits, now.loss, now.gradient = slope(climb.classify, now.inputs + now.delta, loss)
         if step > 0:
             now.rises = now.rises + (now.loss > last_loss)
         if climb.counts:

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from widemargin.perturb.apgd import check_counts
-from widemargin.perturb.attack import Classifier
+from widemargin.perturb.attack import Classifier, Perturbed, perturbed
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.gradient import slope
 from widemargin.perturb.losses import likeliest_others, towards
-from widemargin.perturb.rows import EFFICIENT_BATCH, among, at_once, per_row, slope, wrong
-from widemargin.rng import RowRng
+from widemargin.perturb.rows import EFFICIENT_BATCH, among, at_once, per_row, wrong
+from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 
 # Croce & Hein (2020b), section 3: the most weight of the point itself, overshoot, and the step back once across.
@@ -44,10 +45,10 @@ class FAB:
     def name(self) -> str:
         return "fab-t" if self.targets == 9 else f"fab-t ({self.targets} targets)"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points:
-        nearest = _searched(self, classify, inputs, labels, rng, enough=self.ball.radius)
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        nearest = _searched(self, model, inputs, labels, rng.by_row(len(inputs)), enough=self.ball.radius)
         inside = nearest.distance <= self.ball.radius
-        return torch.where(per_row(inside, inputs), inputs + nearest.delta, inputs)
+        return perturbed(self.ball, inputs, torch.where(per_row(inside, inputs), inputs + nearest.delta, inputs))
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,13 @@ class ShortestFAB:
     def name(self) -> str:
         return f"shortest fab-t ({self.targets} targets)"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points:
-        nearest = _searched(self, classify, inputs, labels, rng, enough=-1.0)
-        found = nearest.distance.isfinite().nonzero()[:, 0]
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        nearest = _searched(self, model, inputs, labels, rng.by_row(len(inputs)), enough=-1.0)
+        broken = nearest.distance.isfinite().nonzero()[:, 0]
         shortest = inputs.clone()
-        if len(found) > 0:
-            shortest[found] = _bisected(classify, inputs[found], labels[found], nearest.delta[found])
-        return shortest
+        if len(broken) > 0:
+            shortest[broken] = _bisected(model, inputs[broken], labels[broken], nearest.delta[broken])
+        return perturbed(self.ball, inputs, shortest)
 
 
 @dataclass(eq=False)

@@ -8,13 +8,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from widemargin.perturb.attack import Classifier
+from widemargin.perturb.attack import Classifier, Perturbed, perturbed
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Norm
 from widemargin.perturb.ddn import check_steps, direction
+from widemargin.perturb.gradient import gradient, slope
 from widemargin.perturb.line_search import Nearest, fade, farthest
 from widemargin.perturb.losses import margin, towards
-from widemargin.perturb.rows import among, at_once, per_row, slope, wrong
-from widemargin.rng import RowRng
+from widemargin.perturb.rows import among, at_once, per_row, wrong
+from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Labels, PerSample, Points
 
 _MOST_CANDIDATES = 20
@@ -65,37 +66,37 @@ class FMN:
     def name(self) -> str:
         return "FMN-T" if self.targets else "FMN"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points:
-        ball = self.norm(0.0, self.box)
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        ball, draws = self.norm(0.0, self.box), rng.by_row(len(inputs))
         seen, everyone = Nearest(ball, inputs), torch.arange(len(inputs), device=inputs.device)
         # Towards itself: towards whichever class leads.
         rivals = labels[:, None]
         if self.targets:
-            rivals = nearest_classes(classify, inputs, labels, ball)[:, : self.targets]
+            rivals = nearest_classes(model, inputs, labels, ball)[:, : self.targets]
         for some in rivals.split(at_once(len(inputs), rivals.shape[1], _ROWS_SIDE_BY_SIDE), dim=1):
             row, rival = (part.repeat(self.starts) for part in (everyone.repeat(some.shape[1]), some.T.reshape(-1)))
-            drawn = [_drawn(inputs, rng, start).repeat(some.shape[1], *_ones(inputs)) for start in range(self.starts)]
-            begun = self._begun(classify, inputs[row], labels[row], rival, rng.at(row), torch.cat(drawn))
-            found = self._descended(classify, begun, self.starts)
+            drawn = [_drawn(inputs, draws, start).repeat(some.shape[1], *_ones(inputs)) for start in range(self.starts)]
+            begun = self._begun(model, inputs[row], labels[row], rival, draws.at(row), torch.cat(drawn))
+            found = self._descended(model, begun, self.starts)
             for which in torch.arange(len(found.labels), device=row.device).split(len(inputs)):
                 seen.see(found.places[which], found.distance[which] < torch.inf)
         near = (seen.distance < torch.inf).nonzero()[:, 0]
         if self.starts > 1 and len(near) > 0:
             start, own, places = inputs[near], labels[near], seen.places[near]
-            begun = _Descent.at(ball, start, own, own, rng.at(near), places - start)
-            found = self._descended(classify, begun, share=_FIRST_AGAIN)
+            begun = _Descent.at(ball, start, own, own, draws.at(near), places - start)
+            found = self._descended(model, begun, share=_FIRST_AGAIN)
             nearer = found.distance < seen.distance[near]
             seen.places[near[nearer]] = found.places[nearer]
-        return seen.places
+        return perturbed(ball, inputs, seen.places)
 
     def _begun(
         self, classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, rng: RowRng, drawn: Points
     ) -> _Descent:
         """Where the boundary of the linear model is, or as far away in a direction that is drawn."""
         ball = self.norm(0.0, self.box)
-        _, heights, gradient = slope(classify, inputs, partial(_ahead, labels=labels, rivals=rivals))
+        _, heights, uphill = slope(classify, inputs, partial(_ahead, labels=labels, rivals=rivals))
         # Where the gradient all but vanishes the linear model has no boundary within reach.
-        delta = ball.to_plane(gradient, _BEYOND * -heights, inputs).nan_to_num(0, 0, 0)
+        delta = ball.to_plane(uphill, _BEYOND * -heights, inputs).nan_to_num(0, 0, 0)
         far = ball.norm(drawn)
         elsewhere = self.box.clamp(drawn * per_row(ball.norm(delta) / far.clamp_min(1e-12), drawn), inputs)
         return _Descent.at(ball, inputs, labels, rivals, rng, torch.where(per_row(far > 0, delta), elsewhere, delta))
@@ -110,15 +111,15 @@ class FMN:
                 now, starts = now.nearest(starts, (starts + 1) // 2), (starts + 1) // 2
             done = step / self.steps
             height = partial(_ahead, labels=now.labels, rivals=now.rivals)
-            answers, heights, gradient = slope(classify, now.inputs + now.delta, height)
+            answers, heights, slopes = slope(classify, now.inputs + now.delta, height)
             across = wrong(answers, now.labels)
             now.see(ball, across)
             gamma = fade(share * self.gamma, share * 0.001, done)
-            estimate = ball.norm(now.delta) + heights.abs() / ball.dual_norm(gradient)
+            estimate = ball.norm(now.delta) + heights.abs() / ball.dual_norm(slopes)
             estimate = torch.where((now.distance < torch.inf) | ~estimate.isfinite(), 0.0, estimate)
             radius = torch.where(across, now.radius * (1 - gamma), (now.radius * (1 + gamma)).maximum(estimate))
             now.radius = torch.where(radius > 0, radius, 1.0).minimum(now.most)
-            uphill = direction(self.box.inward(gradient, now.inputs + now.delta), now.rng, step) * length
+            uphill = direction(self.box.inward(slopes, now.inputs + now.delta), now.rng, step) * length
             scale = per_row(now.radius, now.delta)
             delta = unit.project(now.delta / scale + fade(share, share * _LESS, done) * uphill, now.inputs) * scale
             now.delta = self.box.clamp(delta, now.inputs)
@@ -195,8 +196,8 @@ def nearest_classes(classify: Classifier, inputs: Points, labels: Labels, ball: 
         distances = []
         for rival in others.unbind(1):
             needed = behind.gather(1, rival[:, None])[:, 0]
-            (gradient,) = torch.autograd.grad(-needed.sum(), places, retain_graph=True)
-            way = ball.to_plane(gradient, needed.detach(), inputs)
-            reached = (gradient * way).flatten(1).sum(1) >= 0.999 * needed.detach()
+            uphill = gradient(-needed, places, retain_graph=True)
+            way = ball.to_plane(uphill, needed.detach(), inputs)
+            reached = (uphill * way).flatten(1).sum(1) >= 0.999 * needed.detach()
             distances.append(ball.norm(way).masked_fill(~reached, torch.inf))
     return others.gather(1, torch.stack(distances, 1).argsort(dim=1, stable=True))

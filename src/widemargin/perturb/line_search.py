@@ -12,8 +12,9 @@ from torch import Tensor
 
 from widemargin.perturb.attack import Classifier
 from widemargin.perturb.balls import Ball, Box
+from widemargin.perturb.gradient import slope
 from widemargin.perturb.losses import margin
-from widemargin.perturb.rows import among, per_row, slope, wrong
+from widemargin.perturb.rows import among, per_row, wrong
 from widemargin.shapes import Labels, LogProbs, PerSample, Points
 
 # Of a long sum of products, how many roundings its error may be.

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from widemargin.perturb.attack import Classifier
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.gradient import slope
 from widemargin.perturb.line_search import inside, line_search, plainly_wrong
 from widemargin.perturb.losses import towards
-from widemargin.perturb.rows import per_row, slope
+from widemargin.perturb.rows import per_row
 from widemargin.shapes import Labels, PerSample, Points
 
 _PATIENCE = 4

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from widemargin.perturb.apgd import check_counts
-from widemargin.perturb.attack import Classifier
+from widemargin.perturb.attack import Classifier, Perturbed, perturbed
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.losses import margin
 from widemargin.perturb.patches import FirstLayers, Window, cut_open
 from widemargin.perturb.rows import among, per_row, wrong
-from widemargin.rng import RowRng
+from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Labels, Points
 
 # Andriushchenko et al. (2020), section 3: the share of an image in a square, halved after these of 10,000 queries.
@@ -51,12 +51,12 @@ class Square:
     def name(self) -> str:
         return "square"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng) -> Points:
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
         found = inputs.clone()
         # Written into from inside, `found` stays an ordinary tensor.
-        with torch.inference_mode(), cut_open(classify, inputs) as first:
-            _search(self, classify, first, inputs, labels, rng.of("square"), found)
-        return found
+        with torch.inference_mode(), cut_open(model, inputs) as first:
+            _search(self, model, first, inputs, labels, rng.by_row(len(inputs)).of("square"), found)
+        return perturbed(self.ball, inputs, found)
 
 
 @dataclass(eq=False)

@@ -6,7 +6,7 @@ from widemargin.perturb.apgd import APGD, TargetedAPGD, standard_targets
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.fab import FAB
-from widemargin.perturb.losses import DLR, Loss, Margin
+from widemargin.perturb.objectives import dlr_loss, margin_loss
 from widemargin.perturb.rows import EFFICIENT_BATCH
 from widemargin.perturb.square import Square
 
@@ -27,8 +27,7 @@ def standard(ball: Ball, classes: int, rows_at_once: int = EFFICIENT_BATCH) -> t
     restarts = 5 if ball.sparse else 1
     second: Attack
     if classes < 4:
-        loss: Loss = Margin() if classes == 2 else DLR()
-        second = APGD(ball, loss)
+        second = APGD(ball, margin_loss if classes == 2 else dlr_loss)
     else:
         second = TargetedAPGD(ball, min(standard_targets(ball), classes - 1), rows_at_once=rows_at_once)
     fab = FAB(ball, min(9, classes - 1), rows_at_once=rows_at_once)

@@ -18,7 +18,7 @@ from widemargin.data.checks import check_known_labels, check_labels
 from widemargin.data.dataset import Examples
 from widemargin.method import Method
 from widemargin.perturb.objectives import Pair, clean_loss
-from widemargin.perturb.search import Moved
+from widemargin.perturb.attack import Perturbed
 from widemargin.rng import Rng
 from widemargin.shapes import Labels, Points
 from widemargin.training.plan import Plan, set_lr
@@ -49,13 +49,13 @@ class Step(nn.Module):
         self.method = method
         self.processes = processes
 
-    def forward(self, inputs: Points, labels: Labels, moved: Moved | None, share: Share) -> Tensor:
+    def forward(self, inputs: Points, labels: Labels, moved: Perturbed | None, share: Share) -> Tensor:
         replicas = self.network.replicas
         if moved is None:
             logits = cache(lambda: self.network.logits(self.network.encode(inputs)))
             mean = clean_loss(Pair(labels, logits, logits)).mean()
             return mean * replicas * share.weight + self.network.penalty()
-        weights = share.of(self.method.weights(self.processes.gathered(moved.way, share), replicas))
+        weights = share.of(self.method.weights(self.processes.gathered(moved.distance, share), replicas))
         return self.method.loss(self.network, inputs, labels, moved, weights * share.among)
 
 

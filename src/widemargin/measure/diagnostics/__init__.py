@@ -1,6 +1,6 @@
 """Is this robustness real?  Each diagnosis looks for one way in which attacks fail, and answers with evidence."""
 
-from widemargin.measure.diagnostics.attacks import PGD, broken_by
+from widemargin.measure.diagnostics.attacks import broken_by
 from widemargin.measure.diagnostics.finding import Finding, failed_finding, sentence_of
 from widemargin.measure.diagnostics.gradients import gradients, loss_surface
 from widemargin.measure.diagnostics.sanity import inputs_in_box, modes, probabilities, randomness
@@ -17,7 +17,6 @@ from widemargin.measure.diagnostics.suite import DIAGNOSES, all_findings
 
 __all__ = [
     "DIAGNOSES",
-    "PGD",
     "Finding",
     "all_findings",
     "black_box",

@@ -12,7 +12,6 @@ from widemargin.data.dataset import Examples
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches, share
 from widemargin.measure.diagnostics.attacks import (
     MANY_STEPS,
-    PGD,
     Broken,
     broken_at,
     broken_by,
@@ -22,6 +21,7 @@ from widemargin.measure.diagnostics.attacks import (
 from widemargin.measure.diagnostics.finding import Finding, graded, worst_of
 from widemargin.measure.diagnostics.observe import labels_of, observed
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.pgd import PGD
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.predictive import is_correct
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from widemargin.data.dataset import Examples
-from widemargin.measure.diagnostics.attacks import MANY_STEPS, PGD, Broken, broken_by
+from widemargin.measure.diagnostics.attacks import MANY_STEPS, Broken, broken_by
 from widemargin.measure.diagnostics.finding import Finding, failed_finding, sentence_of
 from widemargin.measure.diagnostics.gradients import gradients, loss_surface
 from widemargin.measure.diagnostics.sanity import inputs_in_box, modes, probabilities, randomness
 from widemargin.measure.diagnostics.strength import black_box, large_radius, more_steps, random_noise, rising, transfer
 from widemargin.measure.distance import check_alone
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.pgd import PGD
 from widemargin.perturb.square import Square
 from widemargin.uncertainty.network import Network
 
