@@ -11,7 +11,7 @@ from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
 from widemargin import Dataset, Network, Single, at_input
-from widemargin.auditing.result import AuditConfig
+from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.runner import AuditTarget, audit
 from widemargin.data.dataset import Origin
 from widemargin.measure.accuracy import accuracy

@@ -2,17 +2,23 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import widemargin as wm
+from widemargin.auditing.config import AuditConfig
+from widemargin.auditing.runner import audit
+from widemargin.auditing.target import AuditTarget
+from widemargin.data.dataset import Origin
 from widemargin.measure.certified import certified
 from widemargin.measure.distance import distances
 from widemargin.perturb.balls import OPEN, UNIT, Ball, norms
 from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
+from widemargin.report.audit_page import page
 from widemargin.rng import Rng, RowRng
 
 WEIGHTS = (1.0, 2.0, 0.5, 4.0)
@@ -97,6 +103,20 @@ def test_a_method_trains_with_it() -> None:
     network, cloud, _ = line()
     moved = wm.pgd(Weighted(0.3, OPEN), 0.1, 5).perturb(network, cloud.points, cloud.labels, Rng.seeded(0))
     assert float(Weighted(1.0).norm(moved.delta).max()) <= 0.3001
+
+
+def test_an_audit_prints_it(tmp_path: Path) -> None:
+    network, cloud, known = line()
+    examples = wm.Dataset(cloud.points, cloud.labels, ("a", "b"), Origin("memory", "digest"))
+    target = AuditTarget(network, "line", "line", examples, "points")
+    result = audit(target, AuditConfig((Weighted(0.1, OPEN), Weighted(0.2, OPEN)), points=30), tmp_path)
+    assert result is not None
+    assert [robust.count for robust in result.robust] == [int((known > radius).sum()) for radius in (0.1, 0.2)]
+    assert "No certified bounds: a certificate is for a ball of Linf, L2 or L1" in " ".join(result.notes)
+    assert not result.failed
+    assert {"more steps", "large radius", "rising"} <= {finding.name for finding in result.findings}
+    assert result.summary()["margin"]["norm"] == "weighted"
+    assert "weighted" in page(result).html()
 
 
 def test_what_knows_only_l_p_norms_says_so() -> None:

@@ -1,4 +1,4 @@
-"""How far is each point from the nearest place known where the network is wrong?"""
+"""Empirical margins: how far each point is from the nearest place that attacks found to be misclassified."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import UNIT, Box, Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
-from widemargin.perturb.ddn import DDN
-from widemargin.perturb.fab import ShortestFAB
-from widemargin.perturb.fmn import FMN
 from widemargin.perturb.frozen import frozen
 from widemargin.perturb.line_search import Nearest, firm
 from widemargin.perturb.refine import refine
 from widemargin.perturb.rows import EFFICIENT_BATCH, wrong
+from widemargin.perturb.suites import shortest, starts_of
 from widemargin.rng import RowRng
 from widemargin.shapes import Labels, PerSample, Points
 from widemargin.uncertainty.network import Network, check_is_network
@@ -30,7 +28,6 @@ Tick = Callable[[int], None]
 """Told after every batch how many points are done."""
 NO_ATTACK = -1
 _WORTH_POLISHING = 1.1
-_STARTS, _FEW_FEATURES = 12, 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,28 +95,6 @@ class Distances:
         return {repr(attack): int((self.by == i).sum()) for i, attack in enumerate(self.attacks)}
 
 
-def shortest_attacks(
-    norm: Norm, box: Box, classes: int, rows_at_once: int = EFFICIENT_BATCH, starts: int = 1
-) -> tuple[Attack, ...]:
-    """Several, because each fails on some networks: the least of them all is the margin.
-
-    APGD comes last, in balls inside of what the others found.
-    `rows_at_once` bounds the memory: see `ShortestFAB`.  How many `starts` are cheap: see `starts_of`.  With more than
-    one, FMN ends with a descent towards whichever class leads, and no other attack need do that.
-    """
-    targets = min(3, classes - 1)
-    fmn = FMN(norm, box, targets=targets, starts=starts)
-    fab = ShortestFAB(norm(1.0, box), targets, steps=20, rows_at_once=min(rows_at_once, EFFICIENT_BATCH))
-    if starts > 1:
-        return (fmn, fab, BisectedAPGD(norm, box))
-    return (fmn, DDN(box) if norm.p == 2 else FMN(norm, box, steps=50), fab, BisectedAPGD(norm, box))
-
-
-def starts_of(inputs: Points) -> int:
-    """From how many places a search begins: of a table a few more rows cost nothing, of images as much as the first."""
-    return _STARTS if inputs.ndim == 2 and inputs.shape[1] <= _FEW_FEATURES else 1
-
-
 def distances(
     network: Network,
     examples: Examples,
@@ -152,7 +127,7 @@ def distances(
 
 def _default(network: Network, examples: Examples, norm: Norm, box: Box, rows: int) -> tuple[Attack, ...]:
     inputs, _ = examples[torch.arange(1)]
-    return shortest_attacks(norm, box, class_count(network, examples), rows, starts_of(inputs))
+    return shortest(norm, box, class_count(network, examples), rows, starts_of(inputs))
 
 
 def check_alone(network: object) -> None:

@@ -13,10 +13,11 @@ from widemargin.measure.diagnostics.strength import (
     stood_in,
     transfer,
 )
-from widemargin.measure.diagnostics.suite import DIAGNOSES, all_findings
+from widemargin.measure.diagnostics.suite import DIAGNOSES, Diagnosis, all_findings
 
 __all__ = [
     "DIAGNOSES",
+    "Diagnosis",
     "Finding",
     "all_findings",
     "black_box",
