@@ -23,12 +23,12 @@ from torch import Tensor, nn
 import widemargin as wm
 from widemargin.data.dataset import Examples
 from widemargin.data.images import ImageSet
-from widemargin.measure.autoattack import frozen
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.resnet import PreActResNet18
-from widemargin.perturb.attack import Noise
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.frozen import frozen
 from widemargin.perturb.suites import standard
+from widemargin.rng import RowRng
 from widemargin.runs.prepare import channels_last
 from widemargin.uncertainty.predictive import is_correct
 
@@ -56,7 +56,7 @@ def ours(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tup
             left = standing.nonzero()[:, 0]
             start = time.process_time()
             if len(left):
-                found = attack(network, inputs[left], labels[left], Noise(0, left))
+                found = attack(network, inputs[left], labels[left], RowRng(0, left)).points
                 standing[left] = is_correct(network(found), labels[left])
             costs[attack.name] = (time.process_time() - start, int(standing.sum()))
     return standing, costs

@@ -20,13 +20,13 @@ from timing import header
 from torch import Tensor
 
 import widemargin as wm
-from widemargin.measure.autoattack import frozen
 from widemargin.measure.distance import distances
-from widemargin.perturb.attack import Noise
+from widemargin.perturb.balls import Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.fab import ShortestFAB
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.line_search import Norm
+from widemargin.perturb.frozen import frozen
+from widemargin.rng import RowRng
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from digits import conv_net
@@ -72,8 +72,8 @@ def longer_searches(network: wm.Network, cloud: wm.Dataset, norm: Norm, box: wm.
         BisectedAPGD(norm, box, 100, 10),
     )
     with frozen(network):
-        noise = Noise(1, torch.arange(len(cloud)))
-        found = {attack.name: attack(network, cloud.points, cloud.labels, noise) for attack in ours}
+        rng = RowRng(1, torch.arange(len(cloud)))
+        found = {attack.name: attack(network, cloud.points, cloud.labels, rng).points for attack in ours}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import foolbox

@@ -17,8 +17,7 @@ from torch import nn
 
 from widemargin.data.dataset import Dataset
 from widemargin.networks.mlp import MLP
-from widemargin.perturb.balls import L1, L2, OPEN, Box, Linf
-from widemargin.perturb.line_search import Norm
+from widemargin.perturb.balls import L1, L2, OPEN, Box, Linf, Norm
 from widemargin.rng import Rng
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single

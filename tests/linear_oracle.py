@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from widemargin.data.dataset import Dataset
 from widemargin.perturb.attack import Classifier
-from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Box, Linf
-from widemargin.perturb.line_search import Norm
+from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Box, Linf, Norm
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 

@@ -1,5 +1,6 @@
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -7,16 +8,17 @@ import pytest
 import torch
 
 from test_cli_train import refused, widemargin
-from widemargin.auditing import findings
-from widemargin.auditing import runner as conducted
+from widemargin.auditing.config import AuditConfig
 from widemargin.cli.audit import _own_folder
 from widemargin.cli.inputs import folder_for
 from widemargin.data.local import LocalData, Npz
-from widemargin.measure.diagnostics import modes
+from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis
 from widemargin.perturb.apgd import APGD
-from widemargin.perturb.balls import Box
+from widemargin.perturb.attack import Attack
+from widemargin.perturb.balls import Ball, Box, Norm
 from widemargin.perturb.fmn import FMN
 from widemargin.perturb.square import Square
+from widemargin.perturb.suites import ShortestSuite, Suite
 
 OWN = """
 import torch
@@ -79,12 +81,31 @@ def _in_a_folder(tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
 
 
+@dataclass(frozen=True)
+class Few:
+    def __call__(self, ball: Ball, classes: int, rows_at_once: int = 0) -> tuple[Attack, ...]:
+        return (APGD(ball, steps=2), Square(ball, queries=2))
+
+
+@dataclass(frozen=True)
+class FewShortest:
+    def __call__(
+        self, norm: Norm, box: Box, classes: int, rows_at_once: int = 0, starts: int = 1
+    ) -> tuple[Attack, ...]:
+        return (FMN(norm, box, steps=2),)
+
+
+@dataclass(frozen=True, repr=False)
+class Quick(AuditConfig):
+    standard: Suite = Few()
+    shortest: ShortestSuite = FewShortest()
+    diagnoses: tuple[Diagnosis, ...] = DIAGNOSES[1:2]
+
+
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is found is tested elsewhere."""
-    monkeypatch.setattr(conducted, "standard", lambda ball, *_: (APGD(ball, steps=2), Square(ball, queries=2)))
-    monkeypatch.setattr(conducted, "shortest_attacks", lambda norm, box, *_: (FMN(norm, box, steps=2),))
-    monkeypatch.setattr(findings, "all_findings", lambda *given, **_: (modes(*given[:2]),))
+    monkeypatch.setattr("widemargin.cli.audit.AuditConfig", Quick)
 
 
 def files() -> set[str]:

@@ -4,7 +4,7 @@ import torch
 import widemargin as wm
 from widemargin import BoundaryWeights, SelfScaledBoundaryWeights, UniformWeights
 from widemargin.method import Weight, climbing_entropy
-from widemargin.perturb.search import Moved
+from widemargin.perturb.attack import Perturbed
 
 WAYS = torch.tensor([[0.1, 0.2, 0.4, 0.9], [3.0, 1.0, 2.0, 1.0]], dtype=torch.float64)
 
@@ -40,10 +40,16 @@ def test_parts_of_a_batch_with_their_weights_in_it_make_up_its_loss(weight: Weig
     way = moved.norm(dim=1)
     weights = method.weights(way)
     parts = [
-        method.loss(network, inputs[rows], labels[rows], Moved(moved[rows], way[rows]), weights[rows])
+        method.loss(
+            network,
+            inputs[rows],
+            labels[rows],
+            Perturbed((inputs + moved)[rows], moved[rows], way[rows]),
+            weights[rows],
+        )
         for rows in (slice(0, 2), slice(2, 5))
     ]
-    torch.testing.assert_close(sum(parts), method.loss(network, inputs, labels, Moved(moved, way)))
+    torch.testing.assert_close(sum(parts), method.loss(network, inputs, labels, Perturbed(inputs + moved, moved, way)))
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_fit_takes_them_warns_or_refuses() -> None:
 
 def test_a_perturbation_of_ones_own_must_say_that_it_takes_them() -> None:
     class Own:
-        def __call__(self, *arguments: object) -> wm.Moved:
+        def __call__(self, *arguments: object) -> wm.Perturbed:
             raise AssertionError("it is not asked")
 
     assert not wm.Method(Own(), wm.labelled_loss).takes_unlabelled

@@ -44,6 +44,7 @@ from .perturb.ascent import (
     Steepest,
     Uniform,
 )
+from .perturb.attack import Perturbed
 from .perturb.balls import L1, L2, OPEN, UNIT, Box, Linf
 from .perturb.boundary_distance import WithBoundaryDistance
 from .perturb.measures import entropy, expected_entropy, mutual_information, variation_ratio
@@ -70,7 +71,7 @@ from .perturb.objectives import (
     perturbed_variation_ratio,
     soft_cross_entropy,
 )
-from .perturb.search import InTrainMode, Moved, Search, Unperturbed
+from .perturb.search import InTrainMode, Search, Unperturbed
 from .recipes import (
     fgsm,
     friendly,
@@ -193,7 +194,6 @@ __all__ = [
     "Margins",
     "Method",
     "Misclassified",
-    "Moved",
     "Multistep",
     "NarrowCorridor",
     "Network",
@@ -206,6 +206,7 @@ __all__ = [
     "Pair",
     "PerSearch",
     "PerStep",
+    "Perturbed",
     "Plan",
     "PreActResNet18",
     "ProjectToBoundary",

@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from widemargin.perturb.attack import Perturbation, Perturbed
 from widemargin.perturb.objectives import Objective, Pair, perturbed_entropy, perturbed_log_entropy
-from widemargin.perturb.search import InTrainMode, Moved, Perturbation, Search
+from widemargin.perturb.search import InTrainMode, Search
 from widemargin.shapes import Labels, PerSample, Points
 from widemargin.uncertainty.network import Network
 
@@ -92,7 +93,7 @@ class Method:
         return self.weight(way.unflatten(0, (replicas, -1))).flatten()
 
     def loss(
-        self, network: Network, inputs: Points, labels: Labels, moved: Moved, weights: PerSample | None = None
+        self, network: Network, inputs: Points, labels: Labels, moved: Perturbed, weights: PerSample | None = None
     ) -> Tensor:
         """The number to descend.  Networks replicas each have their own mean; the sum keeps their gradients apart.
 
@@ -102,7 +103,7 @@ class Method:
         clean = cache(lambda: network.logits(encoded))
         perturbed = cache(lambda: network.logits(encoded + moved.delta))
         values = self.criterion(Pair(labels, clean, perturbed))
-        weights = self.weights(moved.way, network.replicas) if weights is None else weights
+        weights = self.weights(moved.distance, network.replicas) if weights is None else weights
         return (weights * values).sum() + network.penalty()
 
 

@@ -1,8 +1,9 @@
-"""Where does chance come from?  From generators made at the top and passed down, never from global state."""
+"""Sources of chance, made at the top and passed down, never global: `Rng` by network, `RowRng` by example."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -52,6 +53,13 @@ class Rng:
         shuffled = [torch.randperm(size, generator=g, device=g.device) for g in self.generators]
         return torch.stack([block * size + order for block, order in enumerate(shuffled)])
 
+    def by_block(self) -> Rng:
+        return self
+
+    def by_row(self, rows: int) -> RowRng:
+        """A stream of its own for each of so many rows."""
+        return RowRng(0, self.integers(0, 2**62, rows))
+
     @contextmanager
     def as_global(self) -> Iterator[None]:
         """For layers that draw from torch's global generator and take no other: it is as before afterwards."""
@@ -84,8 +92,81 @@ class Rng:
         return size
 
 
+@dataclass(frozen=True, eq=False)
+class RowRng:
+    """The row-wise form: what is drawn for an example follows from seed, purpose, row and a counter, not the batch.
+
+    A hash of those (the finaliser of SplitMix64) instead of generators: any part of the rows can be drawn, in any
+    order, on any device, all at once.
+    """
+
+    seed: int
+    rows: Tensor
+    """[B] whole numbers: which example each is."""
+    purpose: str = ""
+
+    def by_row(self, rows: int) -> RowRng:
+        assert rows == len(self.rows), f"{rows} rows, but draws for {len(self.rows)}"
+        return self
+
+    def by_block(self) -> Rng:
+        """A generator for each row, as if it were alone."""
+        return Rng.seeded(*self.rows.tolist(), purpose=f"attack {self.seed} {self.purpose}", device=self.rows.device)
+
+    def at(self, which: Tensor) -> RowRng:
+        """Of these rows only: indices or a mask."""
+        return RowRng(self.seed, self.rows[which], self.purpose)
+
+    def of(self, purpose: str) -> RowRng:
+        """An independent stream."""
+        return RowRng(self.seed, self.rows, f"{self.purpose}/{purpose}")
+
+    def uniform(self, *shape: int, draw: int = 0) -> Tensor:
+        """[B, *shape] in [0, 1), in steps of 2**-24."""
+        return (self._bits(math.prod(shape), draw) & 0xFFFFFF).view(-1, *shape).float() * 2.0**-24
+
+    def integers(self, below: int, *shape: int, draw: int = 0) -> Tensor:
+        """[B, *shape] in 0..below - 1."""
+        return (self.uniform(*shape, draw=draw).double() * below).long()
+
+    def signs(self, *shape: int, draw: int = 0) -> Tensor:
+        """[B, *shape] of -1.0 and 1.0."""
+        return (self.uniform(*shape, draw=draw) < 0.5).float() * 2 - 1
+
+    def normal(self, *shape: int, draw: int = 0) -> Tensor:
+        """[B, *shape] by Box and Muller."""
+        first, second = self.uniform(2, *shape, draw=draw).unbind(1)
+        return (-2 * torch.log1p(-first)).sqrt() * (2 * math.pi * second).cos()
+
+    def _bits(self, count: int, draw: int) -> Tensor:
+        stream = hashlib.sha256(f"{self.seed} {self.purpose} {draw}".encode()).digest()[:8]
+        keys = _hashed(self.rows + int.from_bytes(stream, "big", signed=True))
+        return _hashed(keys[:, None] + torch.arange(1, count + 1, device=keys.device) * _GOLDEN) >> 16
+
+
+AnyRng = Rng | RowRng
+"""What a search or an attack is given: it asks for the form it needs."""
+
+
 def _mixed(seed: int, purpose: str) -> int:
     if seed < 0:
         raise ValueError(f"a seed must be a whole number >= 0, got {seed}")
     # Neighbouring seeds and purposes must give unrelated streams, on every machine and Python.
     return int.from_bytes(hashlib.sha256(f"{seed} {purpose}".encode()).digest()[:7], "big")
+
+
+# As signed numbers: torch multiplies 64-bit integers modulo 2**64 all the same.
+_GOLDEN = 0x9E3779B97F4A7C15 - 2**64
+_FIRST = 0xBF58476D1CE4E5B9 - 2**64
+_SECOND = 0x94D049BB133111EB - 2**64
+
+
+def _hashed(bits: Tensor) -> Tensor:
+    bits = (bits ^ _shifted(bits, 30)) * _FIRST
+    bits = (bits ^ _shifted(bits, 27)) * _SECOND
+    return bits ^ _shifted(bits, 31)
+
+
+def _shifted(bits: Tensor, by: int) -> Tensor:
+    """To the right as if there were no sign."""
+    return (bits >> by) & ((1 << (64 - by)) - 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from widemargin.data.dataset import Splits
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
-from widemargin.perturb.balls import Ball, Linf
+from widemargin.perturb.balls import Ball
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store
@@ -47,7 +47,7 @@ class WithValidation:
     @property
     def chosen_by(self) -> tuple[Ball, ...]:
         """The l-infinity balls of the test, as in the paper."""
-        return tuple(ball for ball in self.test.balls if isinstance(ball, Linf))
+        return tuple(ball for ball in self.test.balls if ball.name == "linf")
 
     @property
     def passes(self) -> float:

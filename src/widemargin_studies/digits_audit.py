@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from widemargin.auditing.result import AuditConfig
+from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.runner import AuditTarget, audit
 from widemargin.data.dataset import Dataset, digest
 from widemargin.data.images import ImageSet

@@ -14,15 +14,16 @@ from widemargin.data.dataset import Dataset
 from widemargin.data.toy import LMS5, FromSklearn, NarrowCorridor, PointSet, TwoDistances
 from widemargin.method import BoundaryWeights, Method
 from widemargin.perturb.ascent import Steepest
+from widemargin.perturb.attack import Perturbed
 from widemargin.perturb.balls import L2, OPEN, Linf
-from widemargin.perturb.search import Moved, Search
+from widemargin.perturb.search import Search
 from widemargin.recipes import pgd, standard, udp, udp_near, udp_projected
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import draw_regions, label_grid, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import Estimate, Outcome, all_of, greater, mean_of
-from widemargin.rng import Rng
+from widemargin.rng import AnyRng, Rng
 from widemargin.runs.run import Run
 from widemargin.training.plan import Plan
 from widemargin.uncertainty.network import Network
@@ -52,12 +53,13 @@ class DrawnSteps:
 
     search: Search
 
-    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
+        rng = rng.by_block()
         ascent = self.search.ascent
         assert isinstance(ascent.step, Steepest)
         counts = ascent.steps.draw(len(inputs), rng)
         search = replace(self.search, ascent=replace(ascent, steps=_Given(ascent.steps.most, counts)))
-        return Moved(search(network, inputs, labels, rng).delta, ascent.step.size * counts)
+        return search(network, inputs, labels, rng)._replace(distance=ascent.step.size * counts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,7 @@ from widemargin.io.load import load_model
 from widemargin.io.zoo import PREFIX, Card, Measured, cards, put
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.distance import distances
-from widemargin.perturb.balls import L2, Linf
-from widemargin.perturb.line_search import Norm
+from widemargin.perturb.balls import L2, Linf, Norm
 from widemargin.report.document import Picture, Report
 from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store, Stored

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn, zeros
 
+from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.pace import Cost, Pace, listening
-from widemargin.auditing.result import AuditConfig
 from widemargin.auditing.runner import AuditTarget, _asked
 from widemargin.data.dataset import Dataset, Origin
 from widemargin.perturb.balls import L2

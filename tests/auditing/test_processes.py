@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from widemargin import OPEN, Linf, Single, at_input
-from widemargin.auditing import findings
 from widemargin.auditing import runner as audit
+from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.shares import patient
 from widemargin.data.dataset import Dataset, Origin
-from widemargin.measure.diagnostics import modes
+from widemargin.measure.diagnostics import DIAGNOSES
 from widemargin.perturb.apgd import APGD
+from widemargin.perturb.attack import Attack
+from widemargin.perturb.balls import Ball, Box, Norm
 from widemargin.perturb.fmn import FMN
 from widemargin.perturb.square import Square
 from widemargin.training.processes import ALONE, Processes, Together
@@ -84,17 +87,29 @@ class Waves(nn.Module):
         return torch.stack([points[:, 0] + (3 * points[:, 1]).sin(), -points[:, 0]], 1)
 
 
+@dataclass(frozen=True)
+class Few:
+    def __call__(self, ball: Ball, classes: int, rows_at_once: int = 0) -> tuple[Attack, ...]:
+        return (APGD(ball, steps=5), Square(ball, queries=10))
+
+
+@dataclass(frozen=True)
+class FewShortest:
+    def __call__(
+        self, norm: Norm, box: Box, classes: int, rows_at_once: int = 0, starts: int = 1
+    ) -> tuple[Attack, ...]:
+        return (FMN(norm, box, steps=10),)
+
+
 def audited(folder: Path, rank: int, count: int) -> None:
     """With fewer steps, and with less patience of torch's own than the last process takes to come."""
     torch.set_num_threads(1)
-    audit.standard = lambda ball, classes, rows=0: (APGD(ball, steps=5), Square(ball, queries=10))
-    audit.shortest_attacks = lambda norm, box, *_: (FMN(norm, box, steps=10),)
-    findings.all_findings = lambda *arguments, **more: (modes(*arguments[:2]),)
     points = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     labels = Waves()(points).argmax(1)
     examples = Dataset(points, labels, ("a", "b"), Origin("memory", "digest"))
     subject = audit.AuditTarget(Single(at_input(Waves())), "waves", "waves", examples, "points")
-    question = audit.AuditConfig((Linf(0.1, OPEN), Linf(0.3, OPEN)), points=10, chunk=3)
+    balls, modes = (Linf(0.1, OPEN), Linf(0.3, OPEN)), DIAGNOSES[1:2]
+    question = AuditConfig(balls, points=10, chunk=3, standard=Few(), shortest=FewShortest(), diagnoses=modes)
     processes: Processes = ALONE
     if count > 1:
         meeting = f"file://{folder}.meeting"

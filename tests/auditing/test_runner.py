@@ -3,8 +3,8 @@
 import json
 import math
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from io import StringIO
 from itertools import islice
@@ -20,49 +20,81 @@ from widemargin.auditing import findings
 from widemargin.auditing import runner as module
 from widemargin.auditing.chunks import FIRST, Chunk, check_saved, pieces
 from widemargin.auditing.clock import Clock
-from widemargin.auditing.result import FORMAT, Audit, AuditConfig, Shown
+from widemargin.auditing.config import AuditConfig
+from widemargin.auditing.result import FORMAT, Audit, Shown
 from widemargin.auditing.runner import AuditTarget, audit
 from widemargin.data.dataset import Dataset, Examples, Origin
-from widemargin.measure import curve, surrogate
-from widemargin.measure.diagnostics import all_findings, modes
-from widemargin.measure.diagnostics import probabilities as shares
+from widemargin.measure import surrogate
+from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis, all_findings
 from widemargin.perturb.apgd import APGD, TargetedAPGD
-from widemargin.perturb.attack import Attack, ShortestAttack
-from widemargin.perturb.balls import L2, OPEN, Ball, Box, Linf
+from widemargin.perturb.attack import Attack
+from widemargin.perturb.balls import L2, OPEN, Ball, Box, Linf, Norm
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.line_search import Norm
-from widemargin.perturb.losses import Margin
+from widemargin.perturb.objectives import margin_loss
 from widemargin.perturb.square import Square
+from widemargin.perturb.suites import Suite
 from widemargin.report.audit_page import page
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
-QUESTION = AuditConfig(tuple(L2(radius, OPEN) for radius in (0.2, 0.5, 1.0)), points=24, seed=3, chunk=6)
+
+@dataclass(frozen=True)
+class Quick:
+    """The standard's attacks with fewer steps: what they find is tested elsewhere."""
+
+    def __call__(self, ball: Ball, classes: int, rows_at_once: int = 0) -> tuple[Attack, ...]:
+        second = TargetedAPGD(ball, targets=classes - 1, steps=10) if classes > 3 else APGD(ball, margin_loss, steps=10)
+        return (APGD(ball, steps=20), second, Square(ball, queries=10))
+
+
+@dataclass(frozen=True)
+class Weak:
+    """Next to nothing."""
+
+    def __call__(self, ball: Ball, classes: int, rows_at_once: int = 0) -> tuple[Attack, ...]:
+        return (APGD(ball, steps=2), Square(ball, queries=1))
+
+
+@dataclass(frozen=True)
+class OnlyFMN:
+    def __call__(
+        self, norm: Norm, box: Box, classes: int, rows_at_once: int = 0, starts: int = 1
+    ) -> tuple[Attack, ...]:
+        return (FMN(norm, box, steps=60, targets=min(3, classes - 1)),)
+
+
+def named(*names: str) -> tuple[Diagnosis, ...]:
+    return tuple(one for one in DIAGNOSES if one.name in names)
+
+
+BALLS = tuple(L2(radius, OPEN) for radius in (0.2, 0.5, 1.0))
+EVERY = tuple(one.name for one in DIAGNOSES if one.name != "transfer")
+
+
+def config(
+    balls: tuple[Ball, ...] = BALLS,
+    points: int = 1_000,
+    seed: int = 0,
+    chunk: int = 100,
+    standard: Suite = Quick(),  # noqa: B008
+    diagnoses: tuple[Diagnosis, ...] = named("modes"),
+) -> AuditConfig:
+    return AuditConfig(balls, points, seed, chunk, standard, OnlyFMN(), diagnoses)
+
+
+QUESTION = config(points=24, seed=3, chunk=6)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_queries() -> Iterator[None]:
-    """The same attacks with fewer steps: what they find is tested elsewhere."""
-
-    def quick(ball: Ball, classes: int, rows: int = 0) -> Sequence[Attack]:
-        second = TargetedAPGD(ball, targets=classes - 1, steps=10) if classes > 3 else APGD(ball, Margin(), steps=10)
-        return (APGD(ball, steps=20), second, Square(ball, queries=10))
-
-    def nearest(norm: Norm, box: Box, classes: int, *_: int) -> Sequence[ShortestAttack]:
-        return (FMN(norm, box, steps=60, targets=min(3, classes - 1)),)
-
+def quick_stand_in() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "standard", quick)
-        patch.setattr(curve, "standard", quick)
-        patch.setattr(module, "shortest_attacks", nearest)
         patch.setattr(surrogate, "UPDATES", 100)
-        patch.setattr(findings, "all_findings", lambda *arguments, **more: (modes(*arguments[:2]),))
         yield
 
 
 @pytest.fixture(scope="module")
-def whole(few_queries: None, tmp_path_factory: pytest.TempPathFactory) -> Audit:
+def whole(quick_stand_in: None, tmp_path_factory: pytest.TempPathFactory) -> Audit:
     return asked(tmp_path_factory.mktemp("whole"))
 
 
@@ -176,11 +208,10 @@ class Slow(nn.Module):
 
 @pytest.mark.parametrize("budget", [60.0, 600.0])
 def test_a_budget_is_kept_within_a_quarter(budget: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(findings, "all_findings", all_findings)
     slow = Slow()
     monkeypatch.setattr(module.time, "monotonic", lambda: slow.now)
     whom = AuditTarget(Single(at_input(slow)), "slow", "slow", subject().examples, "points")
-    calls = [audit(whom, AuditConfig(QUESTION.balls, 24, 3), tmp_path, budget) for _ in range(2)]
+    calls = [audit(whom, config(BALLS, 24, 3, diagnoses=DIAGNOSES), tmp_path, budget) for _ in range(2)]
     assert all(one is not None for one in calls)
     assert slow.now <= 2 * 1.25 * budget
     last = calls[1]
@@ -212,15 +243,14 @@ def test_a_budget_is_filled_with_as_many_points_as_it_holds(tmp_path: Path, monk
 def test_a_budget_ends_the_diagnoses_and_they_are_made_whole_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(findings, "all_findings", all_findings)
-    question = AuditConfig(QUESTION.balls[:1], points=4, seed=3)
+    question = config(BALLS[:1], points=4, seed=3, diagnoses=DIAGNOSES)
     with monkeypatch.context() as patch:
         patch.setattr(module, "SHARE_OF_FINDINGS", 0.0)
         short = audit(subject(), question, tmp_path, budget=1e6)
     assert short is not None
     names = [finding.name for finding in short.findings]
     assert names[:4] == ["inputs in box", "modes", "probabilities", "randomness"]
-    assert short.left_out == (*findings.MADE[4:5], *findings.MADE[6:]), "with one radius"
+    assert short.left_out == (*EVERY[4:5], *EVERY[6:]), "with one radius"
     assert short.summary()["findings_left_out"] == list(short.left_out)
     told = page(short)
     assert "None of the 6 diagnoses, of 12, for which there was time gives a reason" in told.summary
@@ -250,7 +280,9 @@ def test_a_budget_ends_a_diagnosis_that_has_begun(tmp_path: Path, monkeypatch: p
         return 1.0
 
     monkeypatch.setattr(findings, "robust_accuracy", tedious)
-    left_out = findings.diagnosed(whom, QUESTION, tmp_path, Clock(10.0, 0.0), 0.3).left_out
+    left_out = findings.diagnosed(
+        whom, replace(QUESTION, diagnoses=named("modes", "rising")), tmp_path, Clock(10.0, 0.0), 0.3
+    ).left_out
     assert now == 3.0
     assert "rising" in left_out
 
@@ -258,12 +290,12 @@ def test_a_budget_ends_a_diagnosis_that_has_begun(tmp_path: Path, monkeypatch: p
 def test_every_diagnosis_has_its_name() -> None:
     whom = subject()
     made = all_findings(whom.network, whom.examples, Linf(0.1, OPEN), [(0.1, 1.0, 60), (0.2, 1.0, 60)])
-    assert tuple(finding.name for finding in made) == findings.MADE
+    assert tuple(finding.name for finding in made) == EVERY
 
 
 def test_one_can_see_that_it_goes_on(whole: Audit, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    question = AuditConfig(QUESTION.balls, points=24, seed=3, chunk=12)
+    question = config(QUESTION.balls, points=24, seed=3, chunk=12)
     found = audit(subject(), question, tmp_path, tick=lambda done, of: told.append((done, of)))
     assert found is not None
     done = [points for points, _ in told]
@@ -328,7 +360,7 @@ def test_a_row_gets_the_same_record_in_every_selection(tmp_path: Path) -> None:
     """Other chunks, other neighbours, another place in the chunk: what is drawn follows from the row."""
     balls = QUESTION.balls[:2]
     fewer, more = (
-        audit(stairs(), AuditConfig(balls, points, seed=3, chunk=chunk), tmp_path / str(points))
+        audit(stairs(), config(balls, points, seed=3, chunk=chunk), tmp_path / str(points))
         for points, chunk in ((7, 4), (10, 10))
     )
     assert fewer is not None
@@ -340,26 +372,23 @@ def test_a_row_gets_the_same_record_in_every_selection(tmp_path: Path) -> None:
     order = torch.arange(60).flip(0)
     turned = AuditTarget(stairs().network, "stairs", "stairs", stairs().examples.take(order), "points")
     rows = 59 - torch.from_numpy(fewer.points["row"])
-    other = module._asked(turned, AuditConfig(balls, seed=3), rows, certify=False).points
+    other = module._asked(turned, config(balls, seed=3), rows, certify=False).points
     assert np.array_equal(other["label"], fewer.points["label"])
     assert not np.array_equal(other["margin"], fewer.points["margin"])
 
 
 def test_a_transfer_that_refutes_a_certificate_is_an_error() -> None:
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
-    moved = findings.Moved(np.array([0.05, np.inf]), "MLP", 1.0)
-    question = AuditConfig((Linf(0.1),))
+    moved = findings.Transferred(np.array([0.05, np.inf]), "MLP", 1.0)
+    question = config((Linf(0.1),))
     findings.with_surrogate({**points, "row": np.arange(2), "certified": np.array([np.nan, 0.1])}, moved, question, 0)
     points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
     with pytest.raises(ValueError, match=r"certified up to 0\.07, but a wrong place was found at 0\.05"):
         findings.with_surrogate({**points, "row": np.arange(2), "certified": np.array([0.07, 0.1])}, moved, question, 0)
 
 
-def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path) -> None:
     """Rounded so finely that the margins are those of a linear network, and no gradient is left."""
-    monkeypatch.setattr(
-        module, "standard", lambda ball, classes, rows=0: (APGD(ball, steps=2), Square(ball, queries=1))
-    )
 
     class Masked(nn.Module):
         def forward(self, points: torch.Tensor) -> torch.Tensor:
@@ -369,7 +398,7 @@ def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path, monkeypatch: py
     points = subject().examples.points
     examples = Dataset(points, (points.sum(1) < 0).long(), ("a", "b"), Origin("memory", "digest"))
     whom = AuditTarget(Single(at_input(Masked())), "masked", "masked", examples, "points")
-    question = AuditConfig(QUESTION.balls, points=20, seed=3, chunk=20)
+    question = config(points=20, seed=3, chunk=20, standard=Weak())
     found = audit(whom, question, tmp_path)
     assert found is not None
     counts = found.broken_by[module.TRANSFER]
@@ -388,7 +417,7 @@ def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path, monkeypatch: py
 
 
 def test_another_question_or_other_weights_begin_anew(tmp_path: Path) -> None:
-    keys = {subject().key(QUESTION), subject().key(AuditConfig(QUESTION.balls, 24, 4, 6))}
+    keys = {subject().key(QUESTION), subject().key(config(QUESTION.balls, 24, 4, 6))}
     other = AuditTarget(subject().network, "linear", "others", subject().examples, "points")
     assert len(keys | {other.key(QUESTION)}) == 3
 
@@ -443,7 +472,7 @@ def test_without_a_certificate_it_says_why(tmp_path: Path) -> None:
 
     plain = subject()
     odd = AuditTarget(Single(at_input(Odd())), "odd", "odd", plain.examples, "points")
-    found = audit(odd, AuditConfig(QUESTION.balls[:1], 10, 0, 10), tmp_path)
+    found = audit(odd, config(QUESTION.balls[:1], 10, 0, 10), tmp_path)
     assert found is not None
     assert found.certified is None
     assert "No certified bounds" in page(found).settings
@@ -469,7 +498,7 @@ def test_a_network_that_draws_is_judged_by_the_mean_over_many_draws(tmp_path: Pa
     assert flips > 0.1, "the plant: single draws are wrong"
     examples = Dataset(points, labels, ("a", "b"), Origin("memory", "digest"))
     random = AuditTarget(network, "noisy", "noisy", examples, "points")
-    found = audit(random, AuditConfig(QUESTION.balls[:2], points=6, seed=1, chunk=6), tmp_path)
+    found = audit(random, config(QUESTION.balls[:2], points=6, seed=1, chunk=6), tmp_path)
     assert found is not None
     with torch.no_grad():
         line = torch.cat([torch.linspace(-1, 1, 2_001)[:, None], torch.zeros(2_001, 4)], 1)
@@ -493,22 +522,20 @@ def test_chance_that_cannot_be_fixed_is_said(tmp_path: Path) -> None:
             return points[:, :4] + torch.empty_like(points[:, :4]).normal_()
 
     random = AuditTarget(Single(at_input(Odd())), "odd", "odd", subject().examples, "points")
-    found = audit(random, AuditConfig(QUESTION.balls[:1], points=4, chunk=4), tmp_path)
+    found = audit(random, config(QUESTION.balls[:1], points=4, chunk=4), tmp_path)
     assert found is not None
     assert found.draws is None
     assert "every figure is of single ones" in page(found).settings
 
 
 def test_a_network_that_answers_with_probabilities_is_measured_by_their_logs_and_told_so(
-    whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Audit, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(
-        findings, "all_findings", lambda *given, **more: tuple(one(*given[:2]) for one in (modes, shares))
-    )
+    question = replace(QUESTION, diagnoses=named("modes", "probabilities"))
     plain = subject()
     linear = next(one for one in plain.network.modules() if isinstance(one, nn.Linear))
     network = Single(at_input(nn.Sequential(linear, nn.Softmax(-1))))
-    found = audit(AuditTarget(network, "shares", "shares", plain.examples, "points"), QUESTION, tmp_path)
+    found = audit(AuditTarget(network, "shares", "shares", plain.examples, "points"), question, tmp_path)
     assert found is not None
     (finding,) = (one for one in found.findings if one.name == "probabilities")
     assert finding.verdict == "wrong"
@@ -520,7 +547,7 @@ def test_a_network_that_answers_with_probabilities_is_measured_by_their_logs_and
 
 
 def test_points_outside_the_box_are_told_and_not_attacked(tmp_path: Path) -> None:
-    found = audit(subject(), AuditConfig((Linf(0.1), Linf(0.2)), points=24, seed=3), tmp_path)
+    found = audit(subject(), config((Linf(0.1), Linf(0.2)), points=24, seed=3), tmp_path)
     assert found is not None
     (finding,) = (one for one in found.findings if one.verdict == "wrong")
     assert finding.name == "inputs in box"
@@ -534,7 +561,7 @@ def test_points_outside_the_box_are_told_and_not_attacked(tmp_path: Path) -> Non
 
 def test_proofs_that_take_too_long_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_PROOF", 0.0)
-    found = audit(subject(), AuditConfig(QUESTION.balls[:1], 6, 0, 6), tmp_path)
+    found = audit(subject(), config(QUESTION.balls[:1], 6, 0, 6), tmp_path)
     assert found is not None
     assert found.certified is None
     assert found.notes == ("No certified bounds: one proof takes more than 0 s.",)
@@ -559,8 +586,7 @@ class NoWayBack(torch.autograd.Function):
         raise RuntimeError("no way\nback")
 
 
-def test_attacks_and_diagnoses_that_fail_are_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(findings, "all_findings", all_findings)
+def test_attacks_and_diagnoses_that_fail_are_findings(tmp_path: Path) -> None:
 
     class Odd(nn.Module):
         def __init__(self) -> None:
@@ -571,7 +597,7 @@ def test_attacks_and_diagnoses_that_fail_are_findings(tmp_path: Path, monkeypatc
             return self.linear(NoWayBack.apply(points))
 
     odd = AuditTarget(Single(at_input(Odd())), "odd", "odd", subject().examples, "points")
-    found = audit(odd, AuditConfig(QUESTION.balls, points=6, seed=3), tmp_path)
+    found = audit(odd, config(points=6, seed=3, diagnoses=DIAGNOSES), tmp_path)
     assert found is not None
     told = {one.name: one for one in found.findings if "RuntimeError: no way back" in one.evidence}
     assert {"apgd-ce", "apgd-t (3 targets)", "FMN-T", "gradients", "rising", "more steps"} <= set(told)
@@ -688,3 +714,22 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+def test_suites_and_diagnoses_are_part_of_what_is_measured_and_the_usual_ones_go_without_saying() -> None:
+    usual, weak = AuditConfig(BALLS[:1]), config(BALLS[:1], standard=Weak())
+    assert repr(usual) == "AuditConfig(balls=(L2(radius=0.2, box=OPEN),), points=1000, seed=0, chunk=100)"
+    assert repr(weak).endswith("chunk=100, standard=Weak(), shortest=OnlyFMN(), diagnoses=('modes',))")
+    assert len({subject().key(one) for one in (usual, weak, config(BALLS[:1]), config(BALLS[:1], diagnoses=()))}) == 4
+
+
+def test_without_diagnoses_and_square_nothing_is_said_of_them(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Alone:
+        def __call__(self, ball: Ball, classes: int, rows_at_once: int = 0) -> tuple[Attack, ...]:
+            return (APGD(ball, steps=20),)
+
+    found = audit(subject(), config(points=6, seed=3, standard=Alone(), diagnoses=()), tmp_path)
+    assert found is not None
+    assert {one.name for one in found.findings} == {"transfer"}
+    assert found.attacks[0] == "apgd-ce"

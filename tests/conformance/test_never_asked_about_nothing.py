@@ -11,7 +11,7 @@ from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
 from widemargin import Dataset, Network, Single, at_input
-from widemargin.auditing.result import AuditConfig
+from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.runner import AuditTarget, audit
 from widemargin.data.dataset import Origin
 from widemargin.measure.accuracy import accuracy
@@ -19,19 +19,21 @@ from widemargin.measure.autoattack import autoattack
 from widemargin.measure.calibration import uncertainty_report
 from widemargin.measure.certified import certified, certified_radius
 from widemargin.measure.curve import bisected, robustness
-from widemargin.measure.diagnostics import PGD, all_findings
+from widemargin.measure.diagnostics import all_findings
 from widemargin.measure.distance import distances
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.measure.surrogate import fooled, surrogate
 from widemargin.perturb.apgd import APGD, TargetedAPGD
-from widemargin.perturb.attack import Attack, Noise
+from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Ball, Linf
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.ddn import DDN
 from widemargin.perturb.fab import FAB, ShortestFAB
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.losses import DLR, Margin
+from widemargin.perturb.objectives import dlr_loss, margin_loss
+from widemargin.perturb.pgd import PGD
 from widemargin.perturb.square import Square
+from widemargin.rng import RowRng
 
 CLASSES, SIDE, COUNT = 4, 4, 6
 REFUSED = "cannot reshape tensor of 0 elements"
@@ -87,8 +89,8 @@ NORMS: dict[str, type[Linf] | type[L2] | type[L1]] = {"linf": Linf, "l2": L2, "l
 
 ATTACKS: dict[str, Callable[[Ball], Attack]] = {
     "apgd-ce": lambda ball: APGD(ball, steps=6, restarts=2),
-    "apgd-dlr": lambda ball: APGD(ball, DLR(), steps=6),
-    "apgd-margin": lambda ball: APGD(ball, Margin(), steps=6),
+    "apgd-dlr": lambda ball: APGD(ball, dlr_loss, steps=6),
+    "apgd-margin": lambda ball: APGD(ball, margin_loss, steps=6),
     "apgd-t": lambda ball: TargetedAPGD(ball, targets=3, steps=6),
     "apgd-t in turn": lambda ball: TargetedAPGD(ball, targets=3, steps=6, rows_at_once=1),
     "fab": lambda ball: FAB(ball, targets=3, steps=6, restarts=2),
@@ -141,7 +143,7 @@ def cloud(labels: Tensor) -> Dataset:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attacks(name: str, norm: str, radius: str) -> None:
     attack = ATTACKS[name](NORMS[norm](RADII[radius], UNIT))
-    places = attack(network(), POINTS, RIGHT, Noise(0, torch.arange(len(POINTS))))
+    places = attack(network(), POINTS, RIGHT, RowRng(0, torch.arange(len(POINTS)))).points
     assert places.shape == POINTS.shape
 
 

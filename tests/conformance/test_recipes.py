@@ -107,7 +107,7 @@ def test_a_sample_does_not_depend_on_its_batch(method: Method) -> None:
     for row in range(len(points)):
         alone = method.perturb(network, points[row : row + 1], labels[row : row + 1], Rng.seeded(row))
         torch.testing.assert_close(alone.delta[0], together.delta[row], rtol=0, atol=atol)
-        torch.testing.assert_close(alone.way[0], together.way[row], rtol=0, atol=atol)
+        torch.testing.assert_close(alone.distance[0], together.distance[row], rtol=0, atol=atol)
 
 
 @every_method

@@ -7,19 +7,22 @@ from torch import Tensor, nn
 from widemargin import L1, L2, MLP, OPEN, Box, Linf, Network, Single, at_input
 from widemargin.data.dataset import Dataset, Subset
 from widemargin.fast.pooling import quick_pooling
-from widemargin.measure.autoattack import CLEAN, ROBUST, Attacked, autoattack, autoattack_batches, frozen
+from widemargin.measure.autoattack import CLEAN, ROBUST, Attacked, autoattack, autoattack_batches
 from widemargin.perturb.apgd import APGD, TargetedAPGD
-from widemargin.perturb.attack import Attack, Noise
+from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.fab import FAB, ShortestFAB
-from widemargin.perturb.losses import DLR, CrossEntropy, Margin
+from widemargin.perturb.frozen import frozen
+from widemargin.perturb.objectives import dlr_loss, margin_loss, perturbed_loss
 from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
+from widemargin.rng import RowRng
 
-MAKERS = {
-    maker.__name__: maker
-    for maker in (APGD, TargetedAPGD, FAB, ShortestFAB, Square, CrossEntropy, DLR, Margin, Linf, L2, L1, Box)
-} | {"OPEN": OPEN, "UNIT": Box(0.0, 1.0)}
+MAKERS = {maker.__name__: maker for maker in (APGD, TargetedAPGD, FAB, ShortestFAB, Square, Linf, L2, L1, Box)} | {
+    "OPEN": OPEN,
+    "UNIT": Box(0.0, 1.0),
+    **{repr(loss): loss for loss in (perturbed_loss, dlr_loss, margin_loss)},
+}
 
 
 def convolution(classes: int = 10) -> Network:
@@ -78,8 +81,8 @@ def test_each_attack_is_alone_what_it_is_in_a_batch(ball: Ball) -> None:
     inputs, labels = cloud[rows]
     with frozen(network):
         for attack in small(ball, 4):
-            together = attack(network, inputs, labels, Noise(0, rows))
-            alone = attack(network, inputs[7:8], labels[7:8], Noise(0, rows[7:8]))
+            together = attack(network, inputs, labels, RowRng(0, rows)).points
+            alone = attack(network, inputs[7:8], labels[7:8], RowRng(0, rows[7:8])).points
             assert torch.allclose(together[7:8], alone, atol=1e-5)
 
 

@@ -15,12 +15,12 @@ from widemargin.measure.autoattack import autoattack
 from widemargin.measure.curve import Curve, Progress, bisected, robustness
 from widemargin.measure.distance import NO_ATTACK
 from widemargin.measure.interval import wilson
-from widemargin.perturb.attack import Attack, Classifier, Noise
-from widemargin.perturb.balls import Ball
+from widemargin.perturb.attack import Attack, Perturbed, perturbed
+from widemargin.perturb.balls import Ball, Norm
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.line_search import Norm
 from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
+from widemargin.rng import AnyRng
 
 RADII = [0.02 * (i + 1) for i in range(16)]
 BALLS = [Linf(radius) for radius in RADII]
@@ -34,9 +34,9 @@ class Scaled:
     steps: int = 8
     name = "scaled"
 
-    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, noise: Noise) -> Tensor:
-        found = FMN(type(self.ball), self.ball.box, self.steps)(classify, inputs, labels, noise)
-        return inputs + self.ball.project(found - inputs, inputs)
+    def __call__(self, model: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
+        found = FMN(type(self.ball), self.ball.box, self.steps)(model, inputs, labels, rng).points
+        return perturbed(self.ball, inputs, inputs + self.ball.project(found - inputs, inputs))
 
 
 def attacks(ball: Ball) -> Sequence[Attack]:
@@ -71,12 +71,13 @@ class Straight:
     ball: Ball
     name = "straight"
 
-    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, noise: Noise) -> Tensor:
+    def __call__(self, model: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
         places = inputs.detach().requires_grad_()
         with torch.enable_grad():
-            loss = -classify(places).gather(1, labels[:, None]).sum()
+            loss = -model(places).gather(1, labels[:, None]).sum()
             (gradient,) = torch.autograd.grad(loss, places)
-        return inputs + self.ball.project(self.ball.radius * self.ball.steepest(gradient), inputs)
+        delta = self.ball.project(self.ball.radius * self.ball.steepest(gradient), inputs)
+        return perturbed(self.ball, inputs, inputs + delta)
 
 
 def bumpy() -> tuple[Network, Dataset]:
@@ -133,8 +134,10 @@ class FarOnly:
     ball: Ball
     name = "far only"
 
-    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, noise: Noise) -> Tensor:
-        return Straight(self.ball)(classify, inputs, labels, noise) if self.ball.radius > 0.85 else inputs
+    def __call__(self, model: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
+        if self.ball.radius > 0.85:
+            return Straight(self.ball)(model, inputs, labels, rng)
+        return perturbed(self.ball, inputs, inputs)
 
 
 def test_a_place_is_believed_more_than_an_attack_that_failed() -> None:
@@ -178,9 +181,10 @@ class OneSide:
     left: bool
     name = "one side"
 
-    def __call__(self, classify: Classifier, inputs: Tensor, labels: Tensor, noise: Noise) -> Tensor:
-        moved = Scaled(self.ball)(classify, inputs, labels, noise)
-        return torch.where(((inputs[:, 0] < 0.5) == self.left)[:, None], moved, inputs)
+    def __call__(self, model: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
+        moved = Scaled(self.ball)(model, inputs, labels, rng).points
+        mine = ((inputs[:, 0] < 0.5) == self.left)[:, None]
+        return perturbed(self.ball, inputs, torch.where(mine, moved, inputs))
 
 
 def test_who_broke_a_point_is_known() -> None:

@@ -11,13 +11,14 @@ from digits import conv_net
 from linear_oracle import KINDS, NORMS, Kind, known_distances
 from widemargin import L1, L2, MLP, OPEN, UNIT, Dataset, Ensemble, FromSklearn, Linf, Network, Rng, Single, at_input
 from widemargin.measure.accuracy import correct
-from widemargin.measure.distance import NO_ATTACK, Distances, distances, shortest_attacks, starts_of
+from widemargin.measure.distance import NO_ATTACK, Distances, distances
 from widemargin.measure.margin import margins
+from widemargin.perturb.balls import Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.ddn import DDN
 from widemargin.perturb.fab import ShortestFAB
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.line_search import Norm
+from widemargin.perturb.suites import shortest, starts_of
 
 
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
@@ -135,7 +136,7 @@ def test_two_classes_have_one_target() -> None:
         (L2, 2, ["FMN-T", "DDN", "shortest fab-t (1 targets)", "bisected APGD"]),
         (L1, 9, ["FMN-T", "FMN", "shortest fab-t (3 targets)", "bisected APGD"]),
     ):
-        assert [attack.name for attack in shortest_attacks(norm, UNIT, classes)] == names
+        assert [attack.name for attack in shortest(norm, UNIT, classes)] == names
 
 
 def test_a_search_of_a_table_begins_in_more_places_than_one_of_images() -> None:

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from widemargin import MLP, OPEN, UNIT, Dataset, Linf, MCDropout, Network, Rng, Single, at_input
 from widemargin.measure.eot import Draws, judged
-from widemargin.measure.robustness import InputSpace
 from widemargin.perturb.apgd import APGD
-from widemargin.perturb.attack import Attack, Classifier, Noise
+from widemargin.perturb.attack import Attack, Perturbed
 from widemargin.perturb.fmn import FMN
+from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Labels, Points
+from widemargin.uncertainty.input_space import InputSpace
 from widemargin.uncertainty.predictive import is_correct
 
 POINTS = Dataset(torch.linspace(-1, 1, 41)[:, None], (torch.linspace(-1, 1, 41) > 0).long())
@@ -115,12 +116,12 @@ class Watched:
     """Remembers whom it attacked, and on how many points."""
 
     attack: Attack
-    seen: list[tuple[Classifier, int]] = field(default_factory=list)
+    seen: list[tuple[Network, int]] = field(default_factory=list)
     name = "watched"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        self.seen.append((classify, len(inputs)))
-        return self.attack(classify, inputs, labels, noise)
+    def __call__(self, model: Network, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        self.seen.append((model, len(inputs)))
+        return self.attack(model, inputs, labels, rng)
 
 
 def test_what_only_a_few_draws_call_broken_is_not_broken() -> None:
@@ -135,15 +136,15 @@ def test_what_only_a_few_draws_call_broken_is_not_broken() -> None:
     known, by_few = ((inputs[:, 0] - at).abs() < radius for at in (many, few))
     assert bool((by_few & ~known).any()), "the few alone would break some"
     assert bool((known & ~by_few).any()), "and would spare others"
-    noise, broken = Noise(0, torch.arange(len(inputs))), torch.zeros_like(known)
-    verified, last = found.within([watched])
+    rng, broken = RowRng(0, torch.arange(len(inputs))), torch.zeros_like(known)
+    verified, last = found.within([watched], Linf(radius, OPEN))
     for attack, within_reach in ((verified, known & by_few), (last, known)):
-        places = attack(found.network, inputs, labels, noise)
+        places = attack(found.network, inputs, labels, rng).points
         assert float((places - inputs).abs().max()) <= radius * (1 + 1e-5)
         with torch.no_grad():
             broken |= ~is_correct(found.network(places), labels)
         assert torch.equal(broken, within_reach)
-    assert [classify for classify, _ in watched.seen] == [found.climbed, found.network, found.network]
+    assert [model for model, _ in watched.seen] == [found.climbed, found.network, found.network]
     assert watched.seen[1][1] < len(inputs) / 4, "only the doubtful are attacked twice by the first"
     assert last.name == "watched on 64 draws"
 
@@ -153,8 +154,8 @@ def test_the_shortest_way_leads_to_the_boundary_of_the_many() -> None:
     with torch.no_grad():
         right = is_correct(found.network(POINTS.points), POINTS.labels)
     inputs, labels = POINTS.points[right], POINTS.labels[right]
-    (attack,) = found.shortest([FMN(Linf, OPEN, steps=50)], OPEN)
-    places = attack(found.network, inputs, labels, Noise(0, torch.arange(len(inputs))))
+    (attack,) = found.shortest([FMN(Linf, OPEN, steps=50)], Linf(0.0, OPEN))
+    places = attack(found.network, inputs, labels, RowRng(0, torch.arange(len(inputs)))).points
     with torch.no_grad():
         assert not is_correct(found.network(places), labels).any()
     way, known = (places - inputs).abs()[:, 0], (inputs[:, 0] - boundary(found.network)).abs()

@@ -12,7 +12,7 @@ from linear_oracle import NORMS, shortest_climb
 from widemargin import L1, L2, OPEN, UNIT, Box, Dataset, Linf, Rng, Single, at_input
 from widemargin.measure.distance import distances
 from widemargin.networks.mlp import MLP
-from widemargin.perturb.line_search import Norm
+from widemargin.perturb.balls import Norm
 
 ORDER = {Linf: np.inf, L2: 2, L1: 1}
 

@@ -6,10 +6,10 @@ import torch
 from linear_oracle import distances_to, inner_points, linear
 from widemargin import L1, L2, OPEN, Linf
 from widemargin.perturb.apgd import APGD, Climb, TargetedAPGD, _checks
-from widemargin.perturb.attack import Noise
 from widemargin.perturb.balls import Ball
-from widemargin.perturb.losses import DLR, CrossEntropy, Margin, targeted_dlr
+from widemargin.perturb.objectives import margin_loss, targeted_dlr_loss
 from widemargin.perturb.rows import wrong
+from widemargin.rng import RowRng
 
 NORMS = (Linf(1.0, OPEN), L2(1.0, OPEN), L1(1.0, OPEN))
 
@@ -22,39 +22,28 @@ def test_breaks_exactly_what_is_within_reach_of_a_linear_model(norm: Ball, which
     inputs, labels = inner_points(classify, 200)
     known = distances_to(weights, inputs, labels, type(norm))
     ball = replace(norm, radius=float(known.median()))  # type: ignore[type-var]
-    attack = {"ce": APGD(ball), "margin": APGD(ball, Margin()), "targeted": TargetedAPGD(ball, 4)}[which]
-    found = attack(classify, inputs, labels, Noise(0, torch.arange(200)))
+    attack = {"ce": APGD(ball), "margin": APGD(ball, margin_loss), "targeted": TargetedAPGD(ball, 4)}[which]
+    found = attack(classify, inputs, labels, RowRng(0, torch.arange(200))).points
     broken = wrong(classify(found), labels)
     assert float(ball.norm(found - inputs).max()) <= ball.radius * (1 + 1e-6)
     assert not bool(broken[known > 1.01 * ball.radius].any())
     assert bool(broken[known < 0.99 * ball.radius].all())
 
 
-def test_losses() -> None:
-    logits = torch.tensor([[5.0, 3.0, 2.0, 1.0], [0.0, 4.0, 1.0, 2.0]])
-    labels, targets = torch.tensor([0, 0]), torch.tensor([1, 3])
-    assert torch.allclose(Margin()(logits, labels), torch.tensor([-2.0, 4.0]))
-    assert torch.allclose(DLR()(logits, labels), torch.tensor([-2 / 3, 4 / 3]))
-    assert torch.allclose(targeted_dlr(logits, labels, targets), torch.tensor([-2 / 3.5, 2 / 3.5]))
-    for loss in (Margin(), DLR(), CrossEntropy()):
-        assert torch.allclose(loss(logits.log_softmax(1), labels), loss(logits, labels), atol=1e-5)
-        assert eval(repr(loss)) == loss
-
-
 def test_errors_are_a_sentence() -> None:
     _, classify = linear(3)
     inputs, labels = inner_points(classify, 4)
-    noise = Noise(0, torch.arange(4))
+    rng = RowRng(0, torch.arange(4))
     with pytest.raises(ValueError, match="at least 4 classes, got 3"):
-        TargetedAPGD(Linf(0.1), 2)(classify, inputs, labels, noise)
+        TargetedAPGD(Linf(0.1), 2)(classify, inputs, labels, rng)
     with pytest.raises(ValueError, match="at most 2 targets, got 9"):
-        TargetedAPGD(Linf(0.1))(classify, inputs, labels, noise)
+        TargetedAPGD(Linf(0.1))(classify, inputs, labels, rng)
     with pytest.raises(ValueError, match=r"APGD\.steps must be a whole number of at least 1, got 0"):
         APGD(Linf(0.1), steps=0)
 
 
 def test_checkpoints_as_published() -> None:
-    climb = Climb(lambda points: points, targeted_dlr, Linf(0.1), 100)
+    climb = Climb(lambda points: points, targeted_dlr_loss, Linf(0.1), 100)
     assert list(_checks(climb)) == [22, 41, 57, 70, 80, 87, 93, 99]
 
 
@@ -68,12 +57,12 @@ def test_restarts_go_on_where_others_stopped() -> None:
         )
 
     inputs, labels = torch.full((100, 1), 0.5), torch.zeros(100, dtype=torch.long)
-    noise = Noise(0, torch.arange(100))
+    rng = RowRng(0, torch.arange(100))
     # A radius is on the surface in one dimension, so widen by a second feature that sets the scale.
     inputs = torch.cat([inputs, inputs], 1)
     shares = [
-        float(wrong(classify(APGD(Linf(0.3), Margin(), 1, n)(classify, inputs, labels, noise)), labels).float().mean())
-        for n in (1, 20)
+        float(wrong(classify(attack(classify, inputs, labels, rng).points), labels).float().mean())
+        for attack in (APGD(Linf(0.3), margin_loss, 1, n) for n in (1, 20))
     ]
     assert shares[0] < 0.3
     assert shares[1] > shares[0] + 0.2

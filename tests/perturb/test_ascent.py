@@ -122,7 +122,7 @@ def test_kept_parts_are_uniform() -> None:
         -perturbed_gap, L2(9.0, OPEN), Ascent(Fixed(1), ProjectToBoundary(9.0), share=RandomFraction(0.2, 0.6))
     )
     shares = climb(search, [-2.0], [1.0], rows=4000)[:, 0] / 2.0
-    whole = search(line([1.0]), torch.tensor([[-2.0]]).double(), torch.tensor([0]), Rng.seeded(0)).way
+    whole = search(line([1.0]), torch.tensor([[-2.0]]).double(), torch.tensor([0]), Rng.seeded(0)).distance
     torch.testing.assert_close(whole, torch.tensor([2.0]).double())
     counts = torch.histc(shares, 4, 0.2, 0.6)
     assert counts.sum() == 4000

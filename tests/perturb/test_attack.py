@@ -1,45 +1,85 @@
+"""One protocol: a search serves as an attack, and an attack as a training search."""
+
 import pytest
 import torch
+from torch import nn
 
-from widemargin.perturb.attack import Noise
+import widemargin as wm
+from widemargin.measure.autoattack import autoattack
+from widemargin.measure.robustness import pgd_attack, robust
+from widemargin.perturb.apgd import APGD
+from widemargin.perturb.attack import AtCut, Attack, OnInputs
+from widemargin.perturb.ddn import DDN
+from widemargin.perturb.fab import FAB, ShortestFAB
+from widemargin.perturb.fmn import FMN
+from widemargin.perturb.pgd import PGD
+from widemargin.perturb.square import Square
+from widemargin.rng import Rng, RowRng
 
-ROWS = torch.arange(2000)
+BALL = wm.L2(0.3, wm.OPEN)
+ATTACKS: list[Attack] = [
+    APGD(BALL, steps=5),
+    FAB(BALL, 1, 5),
+    ShortestFAB(BALL, 1, 5),
+    Square(BALL, 10),
+    DDN(wm.OPEN, 5),
+    FMN(wm.L2, wm.OPEN, 5),
+    PGD(BALL, 5),
+    OnInputs(pgd_attack(BALL, 0.1, 5)),
+]
+POINTS = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
 
 
-def test_a_row_draws_the_same_whoever_is_beside_it() -> None:
-    noise = Noise(3, ROWS).of("start")
-    few = torch.tensor([7, 1999, 0])
-    for draw in (noise.uniform, noise.normal, noise.signs):
-        assert torch.equal(
-            draw(3, 4, draw=5)[few], Noise(3, few).of("start").__getattribute__(draw.__name__)(3, 4, draw=5)
-        )
-    assert torch.equal(noise.at(few).uniform(2), noise.uniform(2)[few])
+def network(cut: int = 0) -> wm.Single:
+    with Rng.seeded(0).as_global():
+        layers = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Tanh(), nn.Linear(8, 2))
+    return wm.Single(wm.at_input(layers) if cut == 0 else wm.after(layers, cut))
 
 
-@pytest.mark.parametrize(
-    "other", [Noise(4, ROWS).of("start"), Noise(3, ROWS).of("end"), Noise(3, ROWS), Noise(3, ROWS + 2000).of("start")]
-)
-def test_streams_are_unrelated(other: Noise) -> None:
-    first, second = Noise(3, ROWS).of("start").uniform(20).flatten(), other.uniform(20).flatten()
-    assert abs(float(torch.corrcoef(torch.stack([first, second]))[0, 1])) < 0.02
-    draws = torch.stack([other.uniform(20, draw=draw).flatten() for draw in range(4)])
-    assert float((torch.corrcoef(draws) - torch.eye(4)).abs().max()) < 0.02
+def labels(of: wm.Single) -> torch.Tensor:
+    with torch.no_grad():
+        return of.eval()(POINTS).argmax(1)
 
 
-def test_distributions() -> None:
-    noise = Noise(0, ROWS)
-    uniform, normal = noise.uniform(50).double(), noise.normal(50).double()
-    counts = torch.histc(uniform, 20, 0, 1)
-    # 100,000 draws in 20 bins: standard deviation 69.
-    assert float((counts - 5000).abs().max()) < 300
-    assert float(uniform.max()) < 1
-    assert float(uniform.min()) >= 0
-    assert abs(float(normal.mean())) < 0.015
-    assert abs(float(normal.std()) - 1) < 0.01
-    assert abs(float((normal**4).mean()) - 3) < 0.1
-    assert sorted(noise.integers(5, 50).unique().tolist()) == [0, 1, 2, 3, 4]
-    assert abs(float(noise.signs(50).mean())) < 0.015
-    neighbours = torch.corrcoef(torch.stack([uniform[:-1].flatten(), uniform[1:].flatten()]))[0, 1]
-    along = torch.corrcoef(torch.stack([uniform[:, :-1].flatten(), uniform[:, 1:].flatten()]))[0, 1]
-    assert abs(float(neighbours)) < 0.02
-    assert abs(float(along)) < 0.02
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+@pytest.mark.parametrize("by_row", [False, True])
+def test_every_attack_returns_points_delta_and_distance(attack: Attack, by_row: bool) -> None:
+    model = network()
+    rng = RowRng(1, torch.arange(20)) if by_row else Rng.seeded(*[1] if attack.name != "search" else range(20))
+    moved = attack(model, POINTS, labels(model), rng)
+    torch.testing.assert_close(moved.points, POINTS + moved.delta)
+    torch.testing.assert_close(moved.distance, BALL.norm(moved.delta))
+    assert moved.points.shape == POINTS.shape
+
+
+def test_a_search_among_attacks_breaks_whom_it_breaks_alone() -> None:
+    model, search = network(cut=2), pgd_attack(BALL, 0.1, 5)
+    cloud = wm.Dataset(POINTS, labels(model))
+    attacked = autoattack(model, cloud, BALL, [OnInputs(search, "pgd")])
+    assert torch.equal(attacked.standing, robust(model, cloud, search))
+    assert 0 < attacked.counts["pgd"] < 20
+
+
+@pytest.mark.parametrize("cut", [0, 2])
+def test_a_method_trains_on_what_an_attack_finds_and_the_network_is_as_before(cut: int) -> None:
+    model = network(cut)
+    known = labels(model)
+    model.train()
+    method = wm.Method(AtCut(PGD(BALL, 5)), wm.perturbed_loss)
+    moved = method.perturb(model, POINTS, known, Rng.seeded(0))
+    assert moved.delta.shape == model.encode(POINTS).shape
+    assert float(moved.distance.max()) <= 0.3001
+    assert all(module.training for module in model.modules())
+    assert all(p.requires_grad and p.grad is None for p in model.parameters())
+    model.eval()
+    with torch.no_grad():
+        places = (model.encode(POINTS), moved.points)
+        before, after = (model.logits(at).log_softmax(-1)[0, torch.arange(20), known] for at in places)
+    assert bool((after <= before).all())
+    assert bool((after < before).any())
+
+
+def test_an_attack_does_not_serve_replicas() -> None:
+    pair = wm.Replicas([wm.MLP(3, 4, 2), wm.MLP(3, 4, 2)])
+    with pytest.raises(ValueError, match=r"^an attack is on one network, got 2 replicas: perturb them by a Search$"):
+        AtCut(PGD(BALL, 5))(pair, POINTS, torch.zeros(20, dtype=torch.long), Rng.seeded(0))

@@ -6,15 +6,17 @@ from torch import Tensor, nn
 from digits import conv_net, foolbox_places
 from linear_oracle import KINDS, Kind, known_distances
 from widemargin import L2, OPEN, UNIT, Linf
-from widemargin.perturb.attack import Noise
 from widemargin.perturb.ddn import DDN
 from widemargin.perturb.line_search import line_search
+from widemargin.rng import RowRng
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.classes == 2 and kind.name != "table"], ids=repr)
 def test_for_two_linear_classes_the_answer_is_known(kind: Kind) -> None:
     network, cloud = kind.draw(100)
-    places = DDN(kind.box)(network.requires_grad_(False), cloud.points, cloud.labels, Noise(0, torch.arange(100)))
+    places = DDN(kind.box)(
+        network.requires_grad_(False), cloud.points, cloud.labels, RowRng(0, torch.arange(100))
+    ).points
     kind.box.check(places)
     ratio = (places - cloud.points).flatten(1).norm(dim=1).double().numpy()
     ratio /= known_distances(network, cloud, L2, kind.box)
@@ -26,7 +28,7 @@ def test_for_two_linear_classes_the_answer_is_known(kind: Kind) -> None:
 def test_on_a_small_conv_net_it_is_no_worse_than_foolbox() -> None:
     network, inputs, labels = conv_net()
     theirs = foolbox_places("DDNAttack")
-    ours = DDN(UNIT, steps=100)(network, inputs, labels, Noise(0, torch.arange(len(inputs))))
+    ours = DDN(UNIT, steps=100)(network, inputs, labels, RowRng(0, torch.arange(len(inputs)))).points
     assert bool((network(ours).argmax(1) != labels).all())
     ours, theirs = (line_search(network, inputs, labels, places) for places in (ours, theirs))
     far, known = ((places - inputs).flatten(1).norm(dim=1) for places in (ours, theirs))
@@ -37,14 +39,14 @@ def test_on_a_small_conv_net_it_is_no_worse_than_foolbox() -> None:
 def test_scale_does_not_matter() -> None:
     """Inputs a million times larger, logits a million times smaller: the same ways, a million times longer."""
     network, cloud = KINDS[4].draw(20)
-    noise = Noise(0, torch.arange(20))
+    rng = RowRng(0, torch.arange(20))
 
     def scaled(points: Tensor) -> Tensor:
         return network(points * 2.0**-20) * 2.0**-20
 
     network.requires_grad_(False)
-    once = DDN(OPEN, 30)(network, cloud.points, cloud.labels, noise)
-    again = DDN(OPEN, 30)(scaled, cloud.points * 2.0**20, cloud.labels, noise)
+    once = DDN(OPEN, 30)(network, cloud.points, cloud.labels, rng).points
+    again = DDN(OPEN, 30)(scaled, cloud.points * 2.0**20, cloud.labels, rng).points
     torch.testing.assert_close(again * 2.0**-20, once, rtol=1e-3, atol=1e-3)
 
 
@@ -56,11 +58,11 @@ def test_where_there_is_no_gradient_it_still_moves() -> None:
         return torch.stack([1 - out, out], 1)
 
     points, labels = torch.zeros(16, 2), torch.zeros(16, dtype=torch.int64)
-    attack, noise = DDN(OPEN, 50), Noise(0, torch.arange(16))
-    found = attack(steps, points, labels, noise)
+    attack, rng = DDN(OPEN, 50), RowRng(0, torch.arange(16))
+    found = attack(steps, points, labels, rng).points
     assert bool((Linf(0.0).norm(found) > 0.5).all())
     few = torch.tensor([3, 11])
-    assert torch.equal(attack(steps, points[few], labels[few], noise.at(few)), found[few])
+    assert torch.equal(attack(steps, points[few], labels[few], rng.at(few)).points, found[few])
 
 
 def test_a_classifier_without_a_boundary_leaves_points_where_they_are() -> None:
@@ -69,7 +71,9 @@ def test_a_classifier_without_a_boundary_leaves_points_where_they_are() -> None:
         layer.weight.zero_()
         layer.bias.copy_(torch.tensor([1.0, 0.0]))
     points = torch.full((4, 3), 0.5)
-    assert torch.equal(DDN()(layer, points, torch.zeros(4, dtype=torch.int64), Noise(0, torch.arange(4))), points)
+    assert torch.equal(
+        DDN()(layer, points, torch.zeros(4, dtype=torch.int64), RowRng(0, torch.arange(4))).points, points
+    )
 
 
 def test_repr_makes_it_and_wrong_settings_are_refused() -> None:

@@ -4,10 +4,10 @@ from torch import Tensor
 
 from linear_oracle import distances_to, inner_points, linear
 from widemargin import L1, L2, OPEN, Box, Linf
-from widemargin.perturb.attack import Noise
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.fab import FAB, ShortestFAB
 from widemargin.perturb.rows import wrong
+from widemargin.rng import RowRng
 
 NORMS = (Linf(1.0, OPEN), L2(1.0, OPEN), L1(1.0, OPEN))
 PER_FEATURE = Box(low=(0.15, -1.0, 0.1) * 4, high=(0.85, 0.9, 2.0) * 4)
@@ -17,7 +17,7 @@ PER_FEATURE = Box(low=(0.15, -1.0, 0.1) * 4, high=(0.85, 0.9, 2.0) * 4)
 def test_the_distance_of_a_linear_model(norm: Ball) -> None:
     weights, classify = linear(5)
     inputs, labels = inner_points(classify, 200)
-    found = ShortestFAB(norm, targets=4, steps=20)(classify, inputs, labels, Noise(0, torch.arange(200)))
+    found = ShortestFAB(norm, targets=4, steps=20)(classify, inputs, labels, RowRng(0, torch.arange(200))).points
     assert bool(wrong(classify(found), labels).all())
     ratio = norm.norm(found - inputs) / distances_to(weights, inputs, labels, type(norm))
     assert float(((ratio > 0.999) & (ratio < 1.01)).float().mean()) >= 0.99
@@ -34,7 +34,7 @@ def test_the_distance_in_a_box_of_each_feature(kind: type) -> None:
     can = (slope.abs() * torch.where(slope > 0, high - inputs, inputs - low)).sum(1) > 1.02 * lead
     inputs, labels = inputs[can], labels[can]
     known = distances_to(weights, inputs, labels, kind, PER_FEATURE)
-    found = ShortestFAB(ball, targets=1)(classify, inputs, labels, Noise(0, torch.arange(len(labels))))
+    found = ShortestFAB(ball, targets=1)(classify, inputs, labels, RowRng(0, torch.arange(len(labels)))).points
     PER_FEATURE.check(found)
     ratio = ball.norm(found - inputs) / known
     assert len(labels) > 50
@@ -47,7 +47,7 @@ def test_within_a_ball(kind: type) -> None:
     inputs, labels = inner_points(classify, 200)
     known = distances_to(weights, inputs, labels, kind)
     ball = kind(float(known.median()), OPEN)
-    found = FAB(ball, targets=4)(classify, inputs, labels, Noise(0, torch.arange(200)))
+    found = FAB(ball, targets=4)(classify, inputs, labels, RowRng(0, torch.arange(200))).points
     broken = wrong(classify(found), labels)
     assert float(ball.norm(found - inputs).max()) <= ball.radius * (1 + 1e-6)
     assert torch.equal(found[~broken], inputs[~broken])
@@ -58,9 +58,9 @@ def test_within_a_ball(kind: type) -> None:
 def test_none_found_is_the_point_itself() -> None:
     inputs, labels = torch.rand(5, 3), torch.zeros(5, dtype=torch.long)
     found = ShortestFAB(Linf(0.1), 1, 5)(
-        lambda points: torch.stack([points.sum(1) + 9, points.sum(1)], 1), inputs, labels, Noise(0, torch.arange(5))
+        lambda points: torch.stack([points.sum(1) + 9, points.sum(1)], 1), inputs, labels, RowRng(0, torch.arange(5))
     )
-    assert torch.equal(found, inputs)
+    assert torch.equal(found.points, inputs)
 
 
 def test_restarts_never_find_farther() -> None:
@@ -71,8 +71,10 @@ def test_restarts_never_find_farther() -> None:
         return (points @ first).sin() @ second
 
     inputs = torch.rand(40, 6, generator=rng)
-    labels, noise = classify(inputs).argmax(1), Noise(0, torch.arange(40))
-    one, three = (L2(1).norm(ShortestFAB(L2(1), 2, 15, n)(classify, inputs, labels, noise) - inputs) for n in (1, 3))
+    labels, rng = classify(inputs).argmax(1), RowRng(0, torch.arange(40))
+    one, three = (
+        L2(1).norm(ShortestFAB(L2(1), 2, 15, n)(classify, inputs, labels, rng).points - inputs) for n in (1, 3)
+    )
     both = (one > 0) & (three > 0)
     assert float((three / one)[both].max()) < 1.01
     assert float((three / one)[both].min()) < 0.99
@@ -88,7 +90,7 @@ def test_where_the_box_ends_before_the_boundary_it_still_asks_for_numbers(norm: 
         return points @ weights.T + torch.tensor([5.0, 0.0])
 
     inputs, labels = torch.rand(4, 3), torch.zeros(4, dtype=torch.long)
-    found = FAB(norm(0.5), targets=1, steps=5)(classify, inputs, labels, Noise(0, torch.arange(4)))
+    found = FAB(norm(0.5), targets=1, steps=5)(classify, inputs, labels, RowRng(0, torch.arange(4))).points
     assert torch.equal(found, inputs)
 
 
@@ -101,9 +103,9 @@ def pocket(points: Tensor) -> Tensor:
 
 def test_the_way_to_what_is_found_outside_is_looked_at_where_it_leaves_the_ball() -> None:
     inputs, labels = torch.zeros(1, 2), torch.zeros(1, dtype=torch.long)
-    ball, noise = L2(0.3, OPEN), Noise(0, torch.arange(1))
-    found = FAB(ball, targets=1, steps=3)(pocket, inputs, labels, noise)
+    ball, rng = L2(0.3, OPEN), RowRng(0, torch.arange(1))
+    found = FAB(ball, targets=1, steps=3)(pocket, inputs, labels, rng).points
     assert bool(wrong(pocket(found), labels).all())
     assert 0.299 < float(ball.norm(found)) <= ball.radius
     # This ball ends where the way is right.
-    assert torch.equal(FAB(L2(0.4, OPEN), targets=1, steps=3)(pocket, inputs, labels, noise), inputs)
+    assert torch.equal(FAB(L2(0.4, OPEN), targets=1, steps=3)(pocket, inputs, labels, rng).points, inputs)

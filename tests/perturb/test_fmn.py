@@ -5,10 +5,11 @@ import torch
 from digits import conv_net, foolbox_places
 from linear_oracle import KINDS, NORMS, Kind, known_distances
 from widemargin import L1, L2, MLP, OPEN, UNIT, Linf, Rng
-from widemargin.perturb.attack import Noise
+from widemargin.perturb.balls import Norm
 from widemargin.perturb.fmn import FMN, nearest_classes
-from widemargin.perturb.line_search import Norm, line_search
+from widemargin.perturb.line_search import line_search
 from widemargin.perturb.losses import margin
+from widemargin.rng import RowRng
 
 THEIRS = {Linf: "LInfFMNAttack", L2: "L2FMNAttack", L1: "L1FMNAttack"}
 
@@ -18,7 +19,7 @@ THEIRS = {Linf: "LInfFMNAttack", L2: "L2FMNAttack", L1: "L1FMNAttack"}
 def test_for_linear_classes_the_answer_is_known(kind: Kind, norm: Norm) -> None:
     network, cloud = kind.draw(60)
     attack = FMN(norm, kind.box, targets=1)
-    places = attack(network.requires_grad_(False), cloud.points, cloud.labels, Noise(0, torch.arange(60)))
+    places = attack(network.requires_grad_(False), cloud.points, cloud.labels, RowRng(0, torch.arange(60))).points
     kind.box.check(places)
     ratio = norm(0.0).norm(places - cloud.points).double().numpy() / known_distances(network, cloud, norm, kind.box)
     assert ratio.min() > 0.999
@@ -29,7 +30,7 @@ def test_for_linear_classes_the_answer_is_known(kind: Kind, norm: Norm) -> None:
 def test_on_a_small_conv_net_it_is_no_worse_than_foolbox(norm: Norm) -> None:
     network, inputs, labels = conv_net()
     theirs = foolbox_places(THEIRS[norm])
-    ours = FMN(norm)(network, inputs, labels, Noise(0, torch.arange(len(inputs))))
+    ours = FMN(norm)(network, inputs, labels, RowRng(0, torch.arange(len(inputs)))).points
     # On the boundary itself the last bits decide, and a network may round otherwise where no gradient is asked for.
     assert float(margin(network(ours), labels).max()) < 1e-4
     found = [line_search(network, inputs, labels, places) for places in (ours, theirs)]
@@ -42,8 +43,8 @@ def test_on_a_small_conv_net_it_is_no_worse_than_foolbox(norm: Norm) -> None:
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
 def test_more_targets_come_nearer(norm: Norm) -> None:
     network, inputs, labels = conv_net()
-    noise = Noise(0, torch.arange(len(inputs)))
-    one, three = (FMN(norm, UNIT, 40, targets=targets)(network, inputs, labels, noise) for targets in (1, 3))
+    rng = RowRng(0, torch.arange(len(inputs)))
+    one, three = (FMN(norm, UNIT, 40, targets=targets)(network, inputs, labels, rng).points for targets in (1, 3))
     far, near = (norm(0.0).norm(places - inputs) for places in (one, three))
     # Three times the rows at once may be rounded otherwise, and the ways part.
     assert bool((near[far > 0] <= 1.01 * far[far > 0]).all())
@@ -54,15 +55,17 @@ def test_more_targets_come_nearer(norm: Norm) -> None:
 def test_more_starts_come_nearer_and_do_not_depend_on_the_batch(norm: Norm) -> None:
     with Rng.seeded(3).as_global():
         network, inputs = MLP(4, 16, 3).double().requires_grad_(False), torch.rand(20, 4, dtype=torch.float64)
-    labels, noise = network(inputs).argmax(1), Noise(0, torch.arange(20))
-    one, many = (FMN(norm, UNIT, 30, targets=2, starts=starts)(network, inputs, labels, noise) for starts in (1, 6))
+    labels, rng = network(inputs).argmax(1), RowRng(0, torch.arange(20))
+    one, many = (
+        FMN(norm, UNIT, 30, targets=2, starts=starts)(network, inputs, labels, rng).points for starts in (1, 6)
+    )
     UNIT.check(many)
     far, near = (norm(0.0).norm(places - inputs) for places in (one, many))
     # Starts that are behind are given up, so now and then the first.
     assert bool((near[far > 0] <= 1.02 * far[far > 0]).all())
     assert bool((near[far > 0] < 0.9 * far[far > 0]).any())
     some = torch.tensor([3, 17])
-    alone = FMN(norm, UNIT, 30, targets=2, starts=6)(network, inputs[some], labels[some], noise.at(some))
+    alone = FMN(norm, UNIT, 30, targets=2, starts=6)(network, inputs[some], labels[some], rng.at(some)).points
     torch.testing.assert_close(alone, many[some], rtol=1e-6, atol=1e-6)
 
 

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from linear_oracle import KINDS, NORMS, Kind, known_distances, shortest_climb
 from widemargin import L1, L2, OPEN, UNIT, Box, Linf, Rng
-from widemargin.perturb.line_search import Norm, firm, line_search, plainly_wrong
-from widemargin.perturb.planes import shortest_way
+from widemargin.perturb.balls import Norm
+from widemargin.perturb.line_search import firm, line_search, plainly_wrong
 from widemargin.perturb.refine import refine
 
 CENTERS = Rng.seeded(2).uniform(torch.empty(40, 5)) - 0.5
@@ -141,7 +141,7 @@ def test_the_shortest_way_is_that_of_a_linear_program(norm: Norm, share: float) 
     assert shortest_climb(slope, room, needed, norm) == pytest.approx(known.fun)
     # In the unit box: upwards from 1 - room.
     center = torch.tensor(1 - room)[None]
-    way = shortest_way(torch.tensor(slope)[None], torch.tensor([needed]), norm(0.0, UNIT), center)
+    way = norm(0.0, UNIT).to_plane(torch.tensor(slope)[None], torch.tensor([needed]), center)
     assert float(norm(0.0).norm(way)) == pytest.approx(known.fun)
     assert float((way[0] * torch.tensor(slope)).sum()) == pytest.approx(needed)
 
@@ -150,5 +150,5 @@ def test_the_shortest_way_is_that_of_a_linear_program(norm: Norm, share: float) 
 def test_a_way_that_the_box_does_not_allow_ends_in_its_corner(norm: Norm) -> None:
     gradient = torch.tensor([[1.0, -2.0, 0.0]])
     center = torch.tensor([[0.25, 0.75, 0.5]])
-    assert shortest_way(gradient, torch.tensor([99.0]), norm(0.0, UNIT), center).tolist() == [[0.75, -0.75, 0.0]]
-    assert shortest_way(gradient, torch.tensor([-1.0]), norm(0.0, UNIT), center).tolist() == [[0.0, 0.0, 0.0]]
+    assert norm(0.0, UNIT).to_plane(gradient, torch.tensor([99.0]), center).tolist() == [[0.75, -0.75, 0.0]]
+    assert norm(0.0, UNIT).to_plane(gradient, torch.tensor([-1.0]), center).tolist() == [[0.0, 0.0, 0.0]]

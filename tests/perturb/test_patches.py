@@ -5,9 +5,9 @@ from torch import nn
 from widemargin import L2, UNIT, LeNet, Linf, Single, at_input
 from widemargin.fast.blocks import HeldBlocks
 from widemargin.perturb import square
-from widemargin.perturb.attack import Noise
 from widemargin.perturb.patches import FirstLayers, Window, cut_open
 from widemargin.perturb.square import Square
+from widemargin.rng import RowRng
 
 
 def rand(*shape: int) -> torch.Tensor:
@@ -109,16 +109,16 @@ def test_square_finds_the_same_with_patches_as_with_whole_images(ball, monkeypat
     # Centred, so that not one class has all points.
     lenet.head.head.linear3.bias -= lenet.head(rand(60, 1, 28, 28).double()).mean(0)
     images = rand(60, 1, 28, 28).double()
-    labels, noise = lenet(images).argmax(1), Noise(0, torch.arange(60))
+    labels, rng = lenet(images).argmax(1), RowRng(0, torch.arange(60))
     asked = []
     hook = lenet.register_forward_pre_hook(lambda module, given: asked.append(given[0].shape[1:]))
-    quick = Square(ball, 150)(lenet, images, labels, noise)
+    quick = Square(ball, 150)(lenet, images, labels, rng).points
     # Whoever counts a network's answers still sees them.
     assert set(asked) == {(6, 14, 14)}
     assert 100 < len(asked) <= 151
     hook.remove()
     monkeypatch.setattr(square, "cut_open", lambda classify, images: cut_open(nn.Identity(), images))
-    plain = Square(ball, 150)(lenet, images, labels, noise)
+    plain = Square(ball, 150)(lenet, images, labels, rng).points
     torch.testing.assert_close(quick, plain, rtol=0, atol=1e-9)
     assert 5 < int((quick != images).flatten(1).any(1).sum()) < 60
     UNIT.check(quick)

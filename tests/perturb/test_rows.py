@@ -8,10 +8,11 @@ import torch
 from linear_oracle import inner_points
 from widemargin import L1, L2, OPEN, Linf
 from widemargin.perturb.apgd import TargetedAPGD
-from widemargin.perturb.attack import Attack, Classifier, Noise
+from widemargin.perturb.attack import Attack, Classifier
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.fab import FAB, ShortestFAB
 from widemargin.perturb.rows import at_once, wrong
+from widemargin.rng import RowRng
 
 
 def smooth(classes: int = 6) -> Classifier:
@@ -39,8 +40,8 @@ ATTACKS = [
 def test_targets_side_by_side_find_what_they_find_in_turn(attack: TargetedAPGD | FAB | ShortestFAB) -> None:
     classify = smooth()
     inputs, labels = inner_points(classify, 30)
-    inputs, noise = inputs.double(), Noise(0, torch.arange(30))
-    found = [replace(attack, rows_at_once=rows)(classify, inputs, labels, noise) for rows in (1, 60, 10_000)]
+    inputs, rng = inputs.double(), RowRng(0, torch.arange(30))
+    found = [replace(attack, rows_at_once=rows)(classify, inputs, labels, rng).points for rows in (1, 60, 10_000)]
     broken = wrong(classify(found[0]), labels)
     assert 3 < int(broken.sum()) < 30 or isinstance(attack, ShortestFAB)
     torch.testing.assert_close(found[1], found[0], rtol=0, atol=1e-12)
@@ -63,7 +64,7 @@ def test_nobody_is_asked_about_nothing_or_about_too_many(ball: Ball) -> None:
     inputs, labels = inner_points(classify, 12)
     attacks: list[Attack] = [TargetedAPGD(ball, 5, 10), FAB(ball, 5, 10), FAB(ball, 5, 10, restarts=2)]
     for attack in attacks:
-        found = replace(attack, rows_at_once=12)(counting, inputs.double(), labels, Noise(0, torch.arange(12)))  # type: ignore[type-var]
+        found = replace(attack, rows_at_once=12)(counting, inputs.double(), labels, RowRng(0, torch.arange(12))).points  # type: ignore[type-var]
         assert int(wrong(classify(found), labels).sum()) >= 10
     assert min(sizes) > 0
     assert max(sizes) <= 12

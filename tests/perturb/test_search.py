@@ -145,7 +145,7 @@ def test_only_a_search_in_train_mode_feeds_batch_norm(in_train_mode: bool) -> No
     perturb = InTrainMode(search) if in_train_mode else search
     moved = perturb(network, WITH_STATE.points(), WITH_STATE.labels(), Rng.seeded(0))
     assert torch.equal(network.head[1].running_mean, before) != in_train_mode
-    assert torch.equal(moved.way, L2(0.5).norm(moved.delta))
+    assert torch.equal(moved.distance, L2(0.5).norm(moved.delta))
     assert all(parameter.requires_grad for parameter in network.parameters())
     assert network.training
 
@@ -197,7 +197,7 @@ def test_nothing_moves_unperturbed() -> None:
     network = Single(after(nn.Sequential(nn.Linear(3, 7), nn.Linear(7, 2)), 1))
     moved = Unperturbed()(network, torch.ones(4, 3), torch.zeros(4, dtype=torch.long), Rng.seeded(0))
     assert torch.equal(moved.delta, torch.zeros(4, 7))
-    assert torch.equal(moved.way, torch.zeros(4))
+    assert torch.equal(moved.distance, torch.zeros(4))
 
 
 GOOD_POINTS, GOOD_LABELS = torch.full((4, 3), 0.5), torch.tensor([0, 1, 0, 1])

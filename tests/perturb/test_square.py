@@ -4,9 +4,9 @@ from torch import Tensor
 
 from linear_oracle import distances_to, inner_points, linear
 from widemargin import L1, L2, OPEN, Linf
-from widemargin.perturb.attack import Noise
 from widemargin.perturb.rows import wrong
 from widemargin.perturb.square import Square, _share, _two_bumps
+from widemargin.rng import RowRng
 
 
 @pytest.mark.parametrize(("kind", "reach"), [(Linf, 1.05), (L2, 1.6), (L1, 1.6)])
@@ -15,7 +15,7 @@ def test_breaks_rows_of_features_well_within_reach(kind: type, reach: float) -> 
     inputs, labels = inner_points(classify, 100)
     known = distances_to(weights, inputs, labels, kind)
     ball = kind(float(known.median()), OPEN)
-    found = Square(ball, 500)(classify, inputs, labels, Noise(0, torch.arange(100)))
+    found = Square(ball, 500)(classify, inputs, labels, RowRng(0, torch.arange(100))).points
     broken = wrong(classify(found), labels)
     assert float(ball.norm(found - inputs).max()) <= ball.radius * (1 + 1e-6)
     assert not bool(broken[known > ball.radius].any())
@@ -32,7 +32,7 @@ def test_finds_what_gradients_hide() -> None:
         return torch.stack([torch.full_like(height, 2.35), height], 1)
 
     images, labels = torch.full((8, 1, 6, 6), 0.5), torch.zeros(8, dtype=torch.long)
-    found = Square(Linf(0.1), 500)(classify, images, labels, Noise(0, torch.arange(8)))
+    found = Square(Linf(0.1), 500)(classify, images, labels, RowRng(0, torch.arange(8))).points
     assert bool(wrong(classify(found), labels).all())
 
 
@@ -44,7 +44,7 @@ def test_a_query_that_changes_nothing_is_not_asked() -> None:
         return torch.stack([torch.ones(len(images)), torch.zeros(len(images))], 1)
 
     images, labels = torch.full((10, 1, 8, 8), 0.5), torch.zeros(10, dtype=torch.long)
-    found = Square(Linf(0.1), 200)(classify, images, labels, Noise(0, torch.arange(10)))
+    found = Square(Linf(0.1), 200)(classify, images, labels, RowRng(0, torch.arange(10))).points
     assert torch.equal(found, images)
     assert not found.is_inference()
     # The last fifth of the queries sets single pixels, to what they are as often as not.

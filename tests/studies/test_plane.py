@@ -1,5 +1,5 @@
 import io
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -9,17 +9,23 @@ import rich.console
 
 import widemargin as wm
 from front_door import public_names
-from widemargin.auditing import findings
-from widemargin.auditing import runner as audit
-from widemargin.auditing.result import AuditConfig
+from widemargin.auditing.config import AuditConfig
 from widemargin.measure.margin import margins
 from widemargin.perturb.apgd import APGD
+from widemargin.perturb.attack import Attack
+from widemargin.perturb.balls import Ball
 from widemargin.perturb.square import Square
 from widemargin.report.store import Store
 from widemargin.workers import Workers
 from widemargin_studies import app_corridor_sweep, app_two_distances, demo, digits_audit, fig3, plane
 
 SHORT = wm.Plan(wm.Updates(30), wm.Adam(5e-3))
+
+
+@dataclass(frozen=True)
+class Few:
+    def __call__(self, ball: Ball, classes: int, rows_at_once: int = 0) -> tuple[Attack, ...]:
+        return (APGD(ball, steps=5), Square(ball, queries=5))
 
 
 @pytest.fixture
@@ -64,9 +70,8 @@ def test_studies_run_report_and_have_nothing_left(
         monkeypatch.setattr(module, "SEEDS", (0, 1))
     monkeypatch.setattr(demo, "UPDATES", wm.Updates(5))
     monkeypatch.setattr(digits_audit, "PLAN", wm.Plan(wm.Epochs(1), wm.Adam(2e-3), batch=256))
-    monkeypatch.setattr(digits_audit, "QUESTION", AuditConfig((wm.Linf(0.1),), points=4, chunk=4))
-    monkeypatch.setattr(audit, "standard", lambda ball, classes: (APGD(ball, steps=5), Square(ball, queries=5)))
-    monkeypatch.setattr(findings, "all_findings", lambda *arguments, **more: ())
+    question = AuditConfig((wm.Linf(0.1),), points=4, chunk=4, standard=Few(), diagnoses=())
+    monkeypatch.setattr(digits_audit, "QUESTION", question)
     monkeypatch.setattr(app_corridor_sweep, "RADII", (0.05, 0.25, 0.45))
     monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, length=wm.Updates(5)))
     monkeypatch.setattr(plane, "margins", partial(margins, resolution=41, refinements=0))

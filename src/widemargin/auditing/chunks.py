@@ -13,7 +13,8 @@ from safetensors import safe_open
 from torch import Tensor
 
 from widemargin.auditing.clock import Clock
-from widemargin.auditing.result import Array, AuditConfig
+from widemargin.auditing.config import AuditConfig
+from widemargin.auditing.result import Array
 from widemargin.files import Damaged, read_json, read_tensors, write_tensors
 
 FIRST = 4

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 
 from widemargin.auditing.clock import Clock, TimeIsUp
-from widemargin.auditing.result import Array, AuditConfig
+from widemargin.auditing.config import AuditConfig
+from widemargin.auditing.result import Array
 from widemargin.auditing.target import DIAGNOSED, AuditTarget
 from widemargin.data.dataset import Examples, Subset
 from widemargin.files import read_json, write_json
 from widemargin.measure.curve import check_certificates
 from widemargin.measure.diagnostics import (
-    DIAGNOSES,
     Finding,
     all_findings,
     black_box,
@@ -28,23 +28,21 @@ from widemargin.measure.diagnostics import (
     sentence_of,
     stood_in,
 )
-from widemargin.measure.eot import Finder
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.perturb.attack import Attack
 from widemargin.uncertainty.network import Network
 
-_HANDED_OVER = ("inputs in box", "modes", "probabilities", "randomness")
+_SANITY = ("inputs in box", "modes", "probabilities", "randomness")
 """Come first and cost next to nothing, so there is always time for them."""
 _RISING = "rising"
-MADE = tuple(name for name in DIAGNOSES if name != "transfer")
-"""In this order; accuracy can only rise where there are two radii."""
-_ANSWERS_HANDED_OVER = 10
+_ANSWERS_FOR_SANITY = 10
 """About how often a point is asked for the first four."""
 _LEAST = 8
 """Points for the diagnoses, however short the time."""
 
 
 @dataclass(frozen=True, eq=False)
-class Moved:
+class Transferred:
     """How far each point is from what a stand-in gave away, and what the stand-in was."""
 
     distance: Array
@@ -67,29 +65,46 @@ def diagnosed(
     if path.exists():
         return Diagnosed(tuple(map(_finding, read_json(path)["findings"])))
     asked = question.asked(len(subject.examples))[:DIAGNOSED]
-    few = max(_LEAST, int(min(clock.left(share) / max(_ANSWERS_HANDED_OVER * answer, 1e-9), DIAGNOSED)))
+    few = max(_LEAST, int(min(clock.left(share) / max(_ANSWERS_FOR_SANITY * answer, 1e-9), DIAGNOSED)))
     some = Subset(subject.examples, asked[:few])
     network, seen, failed = subject.judged.climbed, list[Finding](), list[Finding]()
     curve, whole = tuple[tuple[float, float, int], ...](), len(some) == len(asked)
+    to_make = _names(question)
     try:
-        with clock.ending(share):
-            curve = _curve(network, some, question)
+        if _RISING in to_make:
+            with clock.ending(share):
+                curve = _curve(network, some, question)
     except TimeIsUp:
         whole = False
     except Exception as problem:
         failed.append(failed_finding(_RISING, sentence_of(problem), "nothing is known of it"))
     try:
         # What was handed over is looked at in any case.
-        with clock.ending(share, unless=lambda: len(seen) < len(_HANDED_OVER)):
-            made = all_findings(network, some, question.balls[-1], curve, seed=question.seed, tick=seen.append)
+        sanity = sum(name in _SANITY for name in to_make)
+        with clock.ending(share, unless=lambda: len(seen) < sanity):
+            made = all_findings(
+                network,
+                some,
+                question.balls[-1],
+                curve,
+                seed=question.seed,
+                tick=seen.append,
+                diagnoses=question.diagnoses,
+            )
     except TimeIsUp:
         made, whole = tuple(seen), False
     found = (*failed, *(_as_asked(subject, some, one) for one in made))
     if not whole:
-        names = {finding.name for finding in found} | ({_RISING} if len(question.balls) == 1 else set())
-        return Diagnosed(found, tuple(name for name in MADE if name not in names))
+        names = {finding.name for finding in found}
+        return Diagnosed(found, tuple(name for name in to_make if name not in names))
     write_json(path, {"findings": [_plain(finding) for finding in found]})
     return Diagnosed(found)
+
+
+def _names(question: AuditConfig) -> tuple[str, ...]:
+    """Of the diagnoses: a stand-in's comes at the end, and accuracy can only rise where there are two radii."""
+    without = {"transfer"} | ({_RISING} if len(question.balls) == 1 else set())
+    return tuple(one.name for one in question.diagnoses if one.name not in without)
 
 
 def _as_asked(subject: AuditTarget, some: Examples, finding: Finding) -> Finding:
@@ -133,16 +148,16 @@ def _as_judged(subject: AuditTarget, some: Examples) -> Finding:
     return replace(found, verdict="suspicious", evidence=evidence, advice="use it by such a mean, too")
 
 
-def missed_by_gradients(points: dict[str, Array], attacks: Sequence[Finder]) -> Finding:
-    """Square comes last, so whatever it breaks, the gradients had missed."""
+def missed_by_gradients(points: dict[str, Array], attacks: Sequence[Attack]) -> tuple[Finding, ...]:
+    """Square comes last, so whatever it breaks, the gradients had missed; nothing is said of a suite without it."""
     broken = {attack.name: torch.from_numpy(points["by"] == i) for i, attack in enumerate(attacks)}
     black = {name: mask for name, mask in broken.items() if name.startswith("square")}
-    found = black_box({name: mask for name, mask in broken.items() if name not in black}, black)
+    white = {name: mask for name, mask in broken.items() if name not in black}
     # Another than that of the diagnoses, which is of fewer points and weaker attacks.
-    return replace(found, name="black box of AutoAttack")
+    return (replace(black_box(white, black), name="black box of AutoAttack"),) if black and white else ()
 
 
-def with_surrogate(points: dict[str, Array], moved: Moved, question: AuditConfig, number: int) -> Finding:
+def with_surrogate(points: dict[str, Array], moved: Transferred, question: AuditConfig, number: int) -> Finding:
     """Whoever was broken counts as broken, from the ball on that holds the place."""
     distance, standing = moved.distance, points["breaks"] == len(question.balls)
     broken = standing & np.isfinite(distance)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import torch
+
 from widemargin.measure.diagnostics import Finding, failed_finding, sentence_of
-from widemargin.measure.eot import Finder
-from widemargin.perturb.attack import Classifier, Noise
+from widemargin.perturb.attack import Attack, Classifier, Perturbed
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.line_search import Nearest
+from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Labels, Points
+from widemargin.uncertainty.network import Network
 
 CERTIFICATES = "certificates"
 SHORTEST = "minimum-norm"
@@ -19,7 +22,7 @@ Failed = dict[str, str]
 """By the name of a part, why it failed."""
 
 
-def guarded(attacks: Iterable[Finder], failed: Failed) -> tuple[Finder, ...]:
+def guarded(attacks: Iterable[Attack], failed: Failed) -> tuple[Attack, ...]:
     return tuple(
         GuardedBisected(one.norm, one.box, one.steps, one.trials, failed)
         if isinstance(one, BisectedAPGD)
@@ -32,19 +35,20 @@ def guarded(attacks: Iterable[Finder], failed: Failed) -> tuple[Finder, ...]:
 class Guarded:
     """Where the attack fails it has found nothing, and that is noted."""
 
-    attack: Finder
+    attack: Attack
     failed: Failed
 
     @property
     def name(self) -> str:
         return self.attack.name
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
+    def __call__(self, model: Network, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
         try:
-            return self.attack(classify, inputs, labels, noise)
+            return self.attack(model, inputs, labels, rng)
         except Exception as problem:
             self.failed.setdefault(self.name, sentence_of(problem))
-            return inputs.clone()
+            delta = torch.zeros_like(inputs)
+            return Perturbed(inputs.clone(), delta, delta.flatten(1)[:, 0])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,9 +57,9 @@ class GuardedBisected(BisectedAPGD):
 
     failed: Failed | None = None
 
-    def nearer_than(self, known: Nearest, classify: Classifier, labels: Labels, noise: Noise) -> Points:
+    def nearer_than(self, known: Nearest, classify: Classifier, labels: Labels, rng: RowRng) -> Points:
         try:
-            return super().nearer_than(known, classify, labels, noise)
+            return super().nearer_than(known, classify, labels, rng)
         except Exception as problem:
             assert self.failed is not None
             self.failed.setdefault(self.name, sentence_of(problem))

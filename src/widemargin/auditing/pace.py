@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from widemargin.measure.autoattack import frozen
+from widemargin.perturb.frozen import frozen
 from widemargin.uncertainty.network import Network
 
 Tick = Callable[[int, int], None]

@@ -1,4 +1,4 @@
-"""What is asked in an audit, and what was found?"""
+"""The result of an audit: what was found, point by point, and its summary."""
 
 from __future__ import annotations
 
@@ -8,48 +8,17 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from widemargin.auditing.config import AuditConfig
 from widemargin.measure.diagnostics import Finding
 from widemargin.measure.distance import NO_ATTACK
 from widemargin.measure.eot import Draws
 from widemargin.measure.interval import Proportion, wilson
-from widemargin.perturb.balls import Ball
 
 Array = NDArray[Any]
 FORMAT = 5
 """Of what is saved and of audit.json; a newer one begins anew."""
-
-
-@dataclass(frozen=True)
-class AuditConfig:
-    """What is asked: of how many points, in which balls, all of one norm and growing."""
-
-    balls: tuple[Ball, ...]
-    points: int = 1_000
-    seed: int = 0
-    chunk: int = 100
-    """Points that are attacked together, and saved together: more are quicker, fewer lose less."""
-
-    def __post_init__(self) -> None:
-        if not self.balls:
-            raise ValueError("an audit needs at least 1 radius, got none")
-        if not -(2**63) <= self.seed < 2**63:
-            raise ValueError(f"the seed must be a whole number from -2^63 to 2^63 - 1, got {self.seed}")
-        if self.points < 1 or self.chunk < 1:
-            raise ValueError(f"an audit needs at least 1 point and chunks of 1, got {self.points} and {self.chunk}")
-
-    def chunks(self, rows: int) -> list[Tensor]:
-        """Row numbers, in an order that the seed decides: wherever an audit ends, it has seen a fair sample."""
-        return list(self.asked(rows).split(self.chunk))
-
-    def asked(self, rows: int) -> Tensor:
-        return self.order(rows)[: self.points]
-
-    def order(self, rows: int) -> Tensor:
-        return torch.randperm(rows, generator=torch.Generator().manual_seed(self.seed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +107,7 @@ class Audit:
 
     @property
     def norm(self) -> str:
-        return type(self.question.balls[0]).__name__.lower()
+        return self.question.balls[0].name
 
     def summary(self) -> dict[str, Any]:
         """All figures, with what it takes to trust and repeat them."""

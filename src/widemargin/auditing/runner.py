@@ -15,10 +15,11 @@ from torch import Tensor
 
 from widemargin.auditing.chunks import FIRST, Chunk, check_saved, joined_chunks, pieces, saved_rows, write_chunk
 from widemargin.auditing.clock import Clock, Stopwatch, TimeIsUp
-from widemargin.auditing.findings import Diagnosed, Moved, diagnosed, missed_by_gradients, with_surrogate
+from widemargin.auditing.config import AuditConfig
+from widemargin.auditing.findings import Diagnosed, Transferred, diagnosed, missed_by_gradients, with_surrogate
 from widemargin.auditing.guarded import CERTIFICATES, SHORTEST, Failed, failures, guarded, uncertified
 from widemargin.auditing.pace import PROOF, Cost, Pace, Tick, cost, listening
-from widemargin.auditing.result import Array, Audit, AuditConfig, Shown
+from widemargin.auditing.result import Array, Audit, Shown
 from widemargin.auditing.shares import Shares
 from widemargin.auditing.target import DIAGNOSED, AuditTarget
 from widemargin.data.dataset import Subset
@@ -34,10 +35,11 @@ from widemargin.measure.diagnostics import (
     probabilities,
     sentence_of,
 )
-from widemargin.measure.distance import NO_ATTACK, distances, shortest_attacks, starts_of
+from widemargin.measure.distance import NO_ATTACK, distances
 from widemargin.measure.surrogate import fooled, surrogate
-from widemargin.perturb.balls import L1, L2, Linf
-from widemargin.perturb.suites import standard
+from widemargin.perturb.attack import Attack
+from widemargin.perturb.balls import Ball
+from widemargin.perturb.suites import starts_of
 from widemargin.training.processes import ALONE
 from widemargin.uncertainty.network import in_eval_mode
 
@@ -163,9 +165,9 @@ def _joined(work: _UnderWay, found: Diagnosed, notes: tuple[str, ...]) -> Audit:
     points, failed = dict(piece.points), {**piece.failed, **work.failed}
     if np.isnan(points["certified"]).any() and not notes and CERTIFICATES not in failed:
         notes = ("No certified bounds: some points were measured without.",)
-    attacks = subject.judged.within(standard(question.balls[0], subject.classes))
+    attacks = _within(subject, question, question.balls[0])
     names = tuple(attack.name for attack in attacks)
-    findings = (*found.findings, *failures(failed, names), missed_by_gradients(points, attacks))
+    findings = (*found.findings, *failures(failed, names), *missed_by_gradients(points, attacks))
     by, left_out = (*names, SHORTEST), found.left_out
     try:
         moved = _stood_in(work, points)
@@ -188,7 +190,9 @@ def _joined(work: _UnderWay, found: Diagnosed, notes: tuple[str, ...]) -> Audit:
     )
 
 
-def _with_stand_in(points: dict[str, Array], moved: Moved, question: AuditConfig, number: int) -> tuple[Finding, ...]:
+def _with_stand_in(
+    points: dict[str, Array], moved: Transferred, question: AuditConfig, number: int
+) -> tuple[Finding, ...]:
     try:
         return (with_surrogate(points, moved, question, number),)
     except Refuted as problem:
@@ -273,7 +277,7 @@ def _unattacked(subject: AuditTarget, asked: Subset) -> dict[str, Array]:
     }
 
 
-def _stood_in(work: _UnderWay, points: dict[str, Array]) -> Moved | None:
+def _stood_in(work: _UnderWay, points: dict[str, Array]) -> Transferred | None:
     """Made once, of all points, in time."""
     path = work.place / f"stand-in of {len(points['row'])}.safetensors"
     if not path.exists():
@@ -286,7 +290,7 @@ def _stood_in(work: _UnderWay, points: dict[str, Array]) -> Moved | None:
             return None
         work.stopwatch.save()
     tensors, note = read_tensors(path)
-    return Moved(tensors["distance"].numpy(), note["kind"], note["agreement"])
+    return Transferred(tensors["distance"].numpy(), note["kind"], note["agreement"])
 
 
 def _make_stand_in(work: _UnderWay, points: dict[str, Array], path: Path) -> None:
@@ -371,10 +375,16 @@ def _asked(
         points = _measured(subject, question, rows, certify, heard, failed)
     except Exception as problem:
         raise ValueError(_fails(sentence_of(problem))) from problem
-    within = {attack.name for attack in subject.judged.within(standard(question.balls[0], subject.classes))}
+    within = {attack.name for attack in _within(subject, question, question.balls[0])}
     if within <= set(failed):
         raise ValueError(_fails(next(iter(failed.values()))))
     return Chunk(points, failed)
+
+
+def _within(subject: AuditTarget, question: AuditConfig, ball: Ball) -> tuple[Attack, ...]:
+    """The attacks in a ball."""
+    judges = subject.judged
+    return judges.within(question.standard(ball, subject.classes, judges.rows_at_once), ball)
 
 
 def _fails(why: str) -> str:
@@ -393,7 +403,7 @@ def _measured(
     failed: Failed,
 ) -> dict[str, Array]:
     examples, judges, largest = Subset(subject.examples, rows), subject.judged, question.balls[-1]
-    network, classes = judges.network, subject.classes
+    network = judges.network
     inputs, labels = examples[torch.arange(len(examples))]
     with torch.no_grad(), in_eval_mode(network):
         answers = network(inputs).argmax(-1)
@@ -405,16 +415,15 @@ def _measured(
         except Exception as problem:
             failed[CERTIFICATES] = sentence_of(problem)
     norm = type(largest)
-    assert norm in (Linf, L2, L1)
-    attacks = shortest_attacks(norm, largest.box, classes, judges.rows_at_once, starts_of(inputs))
-    shortest = judges.shortest(attacks, largest.box)
+    attacks = question.shortest(norm, largest.box, subject.classes, judges.rows_at_once, starts_of(inputs))
+    shortest = judges.shortest(attacks, largest)
 
     def curve(known_below: Tensor | None, way: Tensor) -> Curve:
         return robustness(
             network,
             examples,
             question.balls,
-            lambda ball: guarded(judges.within(standard(ball, classes, judges.rows_at_once)), failed),
+            lambda ball: guarded(_within(subject, question, ball), failed),
             known_below=known_below,
             known_above=torch.where(way > 0, way, torch.inf),
             seed=question.seed,
@@ -437,7 +446,7 @@ def _measured(
             known = curve(None, way).points
     # Whom no attack within a ball had to break was broken by those without a radius, which come last in the list.
     without = (known.by == NO_ATTACK) & (known.breaks < len(question.balls)) & (way > 0)
-    by = torch.where(without, len(judges.within(standard(largest, classes))), known.by)
+    by = torch.where(without, len(_within(subject, question, largest)), known.by)
     return {
         "row": rows.numpy(),
         "label": labels.cpu().numpy(),

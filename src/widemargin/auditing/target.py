@@ -7,7 +7,8 @@ from functools import cached_property
 
 import torch
 
-from widemargin.auditing.result import FORMAT, AuditConfig
+from widemargin.auditing.config import AuditConfig
+from widemargin.auditing.result import FORMAT
 from widemargin.data.dataset import Dataset
 from widemargin.measure.diagnostics import probabilities
 from widemargin.measure.eot import EOT, judged

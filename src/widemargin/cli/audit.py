@@ -11,8 +11,8 @@ import rich.console
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.result import Audit as Audited
-from widemargin.auditing.result import AuditConfig
 from widemargin.auditing.runner import AuditTarget, audit
 from widemargin.auditing.shares import Shares, patient
 from widemargin.cli.choice import ball_named, check_seed

@@ -19,7 +19,6 @@ from widemargin.io.export import trained
 from widemargin.io.onnx_graph import read_onnx
 from widemargin.io.pt2_graph import read_pt2
 from widemargin.io.zoo import PREFIX, ZOO, zoo_run
-from widemargin.measure.robustness import InputSpace
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.run import AtInput, Trial
 from widemargin.runs.serialize import read_description
@@ -27,6 +26,7 @@ from widemargin.runs.user_network import UserNetwork
 from widemargin.shapes import Points
 from widemargin.uncertainty.as_logits import AsLogits
 from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.input_space import InputSpace
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.single import Single
 

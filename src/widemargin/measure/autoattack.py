@@ -1,24 +1,24 @@
-"""How often is a network right, whatever an ensemble of attacks tries?  AutoAttack, point by point."""
+"""AutoAttack: how often a network stays right under several attacks in turn, point by point."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from widemargin.data.dataset import Examples, row_numbers
-from widemargin.fast.pooling import quick_pooling
 from widemargin.measure.accuracy import BATCH_SIZE, fraction
-from widemargin.measure.eot import Draws, Finder, judged
-from widemargin.perturb.attack import Attack, Noise
+from widemargin.measure.eot import Draws, judged
+from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.frozen import frozen
 from widemargin.perturb.suites import standard
+from widemargin.rng import RowRng
 from widemargin.shapes import Labels, Points
-from widemargin.uncertainty.network import Network, check_is_network, in_eval_mode
+from widemargin.uncertainty.network import Network, check_is_network
 from widemargin.uncertainty.predictive import is_correct
 
 ROBUST, CLEAN = -1, 0
@@ -115,23 +115,9 @@ def autoattack_batches(
         ball.box.check(inputs)
         with frozen(judges.network):
             classes = _classes(judges.network, inputs)
-            made = judges.within(standard(ball, classes, rows_at_once) if attacks is None else attacks)
-            noise = Noise(seed, row_numbers(examples, own).to(inputs.device))
-            yield replace(_attacked(judges.network, made, inputs, labels, noise, own), draws=judges.draws)
-
-
-@contextmanager
-def frozen(network: nn.Module) -> Iterator[None]:
-    """In eval mode, without gradients of parameters and with a faster max-pooling; everything gets its own back."""
-    flags = [(parameter, parameter.requires_grad) for parameter in network.parameters()]
-    with in_eval_mode(network), quick_pooling(network):
-        for parameter, _ in flags:
-            parameter.requires_grad_(False)
-        try:
-            yield
-        finally:
-            for parameter, flag in flags:
-                parameter.requires_grad_(flag)
+            made = judges.within(standard(ball, classes, rows_at_once) if attacks is None else attacks, ball)
+            rng = RowRng(seed, row_numbers(examples, own).to(inputs.device))
+            yield replace(_attacked(judges.network, made, inputs, labels, rng, own), draws=judges.draws)
 
 
 def _classes(network: Network, inputs: Points) -> int:
@@ -140,7 +126,7 @@ def _classes(network: Network, inputs: Points) -> int:
 
 
 def _attacked(
-    network: Network, attacks: tuple[Finder, ...], inputs: Points, labels: Labels, noise: Noise, rows: Tensor
+    network: Network, attacks: tuple[Attack, ...], inputs: Points, labels: Labels, rng: RowRng, rows: Tensor
 ) -> Attacked:
     points = inputs.clone()
     with torch.no_grad():
@@ -149,9 +135,9 @@ def _attacked(
         left = (broken_by == ROBUST).nonzero()[:, 0]
         if len(left) == 0:
             break
-        found = attack(network, inputs[left], labels[left], noise.at(left)).detach()
+        moved = attack(network, inputs[left], labels[left], rng.at(left)).points.detach()
         with torch.no_grad():
-            broken = ~is_correct(network(found), labels[left])
+            broken = ~is_correct(network(moved), labels[left])
         broken_by[left[broken]] = number
-        points[left[broken]] = found[broken]
+        points[left[broken]] = moved[broken]
     return Attacked(tuple(attack.name for attack in attacks), rows.cpu(), broken_by.cpu(), points)

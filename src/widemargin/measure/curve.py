@@ -13,14 +13,15 @@ from torch import Tensor
 
 from widemargin.data.dataset import Examples, row_numbers
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
-from widemargin.measure.autoattack import frozen
 from widemargin.measure.distance import NO_ATTACK, check_alone, class_count
 from widemargin.measure.interval import Proportion, wilson
-from widemargin.perturb.attack import Attack, Classifier, Noise
+from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.frozen import frozen
 from widemargin.perturb.line_search import line_search
 from widemargin.perturb.rows import wrong
 from widemargin.perturb.suites import standard
+from widemargin.rng import RowRng
 from widemargin.shapes import PerSample
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.predictive import is_correct
@@ -162,7 +163,7 @@ def bisected(
 
 
 def with_radius(ball: Ball, radius: float) -> Ball:
-    return replace(ball, radius=radius)  # type: ignore[type-var]
+    return replace(ball, radius=radius)
 
 
 def _known(radii: PerSample | None, otherwise: float, examples: Examples, side: str) -> Tensor:
@@ -174,13 +175,13 @@ def _known(radii: PerSample | None, otherwise: float, examples: Examples, side: 
 
 
 def _begun(
-    classify: Classifier, examples: Examples, balls: Sequence[Ball], certified: Tensor, seen: Tensor, rows: int
+    model: Network, examples: Examples, balls: Sequence[Ball], certified: Tensor, seen: Tensor, rows: int
 ) -> Progress:
     right = []
     for _, inputs, labels in iter_batches(examples, rows):
         balls[0].box.check(inputs)
         with torch.no_grad():
-            right.append(is_correct(classify(inputs), labels).cpu())
+            right.append(is_correct(model(inputs), labels).cpu())
     standing = torch.cat(right)
     radii = torch.tensor([ball.radius for ball in balls], dtype=torch.float64)
     holds = torch.searchsorted(radii, certified, right=True)
@@ -197,7 +198,7 @@ def _begun(
 
 
 def _step(
-    classify: Classifier,
+    model: Network,
     examples: Examples,
     balls: Sequence[Ball],
     attacks: Attacks,
@@ -213,7 +214,7 @@ def _step(
     # The longest queue first: batches stay full for as long as possible.
     tested = int(torch.bincount(waiting, minlength=len(balls))[: len(balls)].argmax())
     numbers = (waiting == tested).nonzero()[:rows, 0]
-    distance, made, by = _distances_within(classify, examples, balls[tested], attacks(balls[tested]), seed, numbers)
+    distance, made, by = _distances_within(model, examples, balls[tested], attacks(balls[tested]), seed, numbers)
     radii = torch.tensor([ball.radius for ball in balls], dtype=torch.float64)
     decided = torch.searchsorted(radii, distance * (1 - _ROUNDING))
     breaks = state.breaks[numbers].minimum(decided)
@@ -230,7 +231,7 @@ def _step(
 
 
 def _distances_within(
-    classify: Classifier, examples: Examples, ball: Ball, attacks: Sequence[Attack], seed: int, numbers: Tensor
+    model: Network, examples: Examples, ball: Ball, attacks: Sequence[Attack], seed: int, numbers: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """To the wrong place that the first successful attack found, how many attacks it took, and who it was: [B] each."""
     if not attacks:
@@ -239,15 +240,15 @@ def _distances_within(
     places, standing = inputs.clone(), torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
     made, by = torch.zeros(len(inputs), dtype=torch.int64), torch.full((len(inputs),), NO_ATTACK)
     # As in an evaluation of this ball alone, so that the numbers are the same.
-    noise = Noise(seed, row_numbers(examples, numbers).to(inputs.device))
+    rng = RowRng(seed, row_numbers(examples, numbers).to(inputs.device))
     for number, attack in enumerate(attacks):
         left = standing.nonzero()[:, 0]
         if len(left) == 0:
             break
-        moved = attack(classify, inputs[left], labels[left], noise.at(left))
+        moved = attack(model, inputs[left], labels[left], rng.at(left)).points
         made[left.cpu()] += 1
         with torch.no_grad():
-            across = wrong(classify(moved), labels[left])
+            across = wrong(model(moved), labels[left])
         # An attack that left its ball has found nothing in it.
         across &= ball.norm(moved - inputs[left]) <= ball.radius * (1 + _ROUNDING)
         places[left[across]], standing[left[across]] = moved[across], False
@@ -255,7 +256,7 @@ def _distances_within(
     distance = torch.full((len(inputs),), math.inf, dtype=torch.float64)
     broken = (~standing).nonzero()[:, 0]
     if len(broken):
-        reached = line_search(classify, inputs[broken], labels[broken], places[broken])
+        reached = line_search(model, inputs[broken], labels[broken], places[broken])
         far, before = (ball.norm(place - inputs[broken]).double() for place in (reached, places[broken]))
         # Only a misclassified point has distance 0, and this one was right in its own batch.
         far = torch.where(far > 0, far, before).clamp_min(torch.finfo(torch.float64).tiny)

@@ -1,4 +1,4 @@
-"""How far is each point from the nearest place known where the network is wrong?"""
+"""Empirical margins: how far each point is from the nearest place that attacks found to be misclassified."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from torch import Tensor
 
 from widemargin.data.dataset import Examples, row_numbers
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
-from widemargin.measure.autoattack import frozen
-from widemargin.perturb.attack import Classifier, Noise, ShortestAttack
-from widemargin.perturb.balls import L2, UNIT, Box
+from widemargin.perturb.attack import Attack
+from widemargin.perturb.balls import UNIT, Box, Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
-from widemargin.perturb.ddn import DDN
-from widemargin.perturb.fab import ShortestFAB
-from widemargin.perturb.fmn import FMN
-from widemargin.perturb.line_search import Nearest, Norm, firm
+from widemargin.perturb.frozen import frozen
+from widemargin.perturb.line_search import Nearest, firm
 from widemargin.perturb.refine import refine
 from widemargin.perturb.rows import EFFICIENT_BATCH, wrong
+from widemargin.perturb.suites import shortest, starts_of
+from widemargin.rng import RowRng
 from widemargin.shapes import Labels, PerSample, Points
 from widemargin.uncertainty.network import Network, check_is_network
 from widemargin.uncertainty.predictive import is_correct
@@ -29,7 +28,6 @@ Tick = Callable[[int], None]
 """Told after every batch how many points are done."""
 NO_ATTACK = -1
 _WORTH_POLISHING = 1.1
-_STARTS, _FEW_FEATURES = 12, 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +42,7 @@ class Distances:
     """Which of the attacks found the place; NO_ATTACK where none did or none was needed."""
     norm: Norm
     box: Box
-    attacks: tuple[ShortestAttack, ...]
+    attacks: tuple[Attack, ...]
     seed: int
 
     @property
@@ -97,34 +95,12 @@ class Distances:
         return {repr(attack): int((self.by == i).sum()) for i, attack in enumerate(self.attacks)}
 
 
-def shortest_attacks(
-    norm: Norm, box: Box, classes: int, rows_at_once: int = EFFICIENT_BATCH, starts: int = 1
-) -> tuple[ShortestAttack, ...]:
-    """Several, because each fails on some networks: the least of them all is the margin.
-
-    APGD comes last, in balls inside of what the others found.
-    `rows_at_once` bounds the memory: see `ShortestFAB`.  How many `starts` are cheap: see `starts_of`.  With more than
-    one, FMN ends with a descent towards whichever class leads, and no other attack need do that.
-    """
-    targets = min(3, classes - 1)
-    fmn = FMN(norm, box, targets=targets, starts=starts)
-    fab = ShortestFAB(norm(1.0, box), targets, steps=20, rows_at_once=min(rows_at_once, EFFICIENT_BATCH))
-    if starts > 1:
-        return (fmn, fab, BisectedAPGD(norm, box))
-    return (fmn, DDN(box) if norm is L2 else FMN(norm, box, steps=50), fab, BisectedAPGD(norm, box))
-
-
-def starts_of(inputs: Points) -> int:
-    """From how many places a search begins: of a table a few more rows cost nothing, of images as much as the first."""
-    return _STARTS if inputs.ndim == 2 and inputs.shape[1] <= _FEW_FEATURES else 1
-
-
 def distances(
     network: Network,
     examples: Examples,
     norm: Norm,
     box: Box = UNIT,
-    attacks: Sequence[ShortestAttack] | None = None,
+    attacks: Sequence[Attack] | None = None,
     seed: int = 0,
     rows: int = BATCH_SIZE,
     tick: Tick | None = None,
@@ -149,9 +125,9 @@ def distances(
     return Distances(distance, places, by, norm, box, made, seed)
 
 
-def _default(network: Network, examples: Examples, norm: Norm, box: Box, rows: int) -> tuple[ShortestAttack, ...]:
+def _default(network: Network, examples: Examples, norm: Norm, box: Box, rows: int) -> tuple[Attack, ...]:
     inputs, _ = examples[torch.arange(1)]
-    return shortest_attacks(norm, box, class_count(network, examples), rows, starts_of(inputs))
+    return shortest(norm, box, class_count(network, examples), rows, starts_of(inputs))
 
 
 def check_alone(network: object) -> None:
@@ -168,17 +144,17 @@ def class_count(network: Network, examples: Examples) -> int:
 
 
 def _nearest(
-    classify: Classifier,
+    model: Network,
     inputs: Points,
     labels: Labels,
     numbers: Tensor,
     norm: Norm,
     box: Box,
-    attacks: Sequence[ShortestAttack],
+    attacks: Sequence[Attack],
     seed: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     with torch.no_grad():
-        right = is_correct(classify(inputs), labels)
+        right = is_correct(model(inputs), labels)
     by = torch.full_like(labels, NO_ATTACK)
     distance = torch.zeros(len(inputs), dtype=inputs.dtype, device=inputs.device)
     places = inputs.clone()
@@ -186,30 +162,30 @@ def _nearest(
     if len(left) == 0:
         return distance, places, by
     seen, own, first = Nearest(norm(0.0, box), inputs[left]), labels[left], by[left]
-    noise = Noise(seed, numbers.to(inputs.device)[left])
+    rng = RowRng(seed, numbers.to(inputs.device)[left])
     alone = [i for i, attack in enumerate(attacks) if not isinstance(attack, BisectedAPGD)]
-    reached = [attacks[i](classify, seen.inputs, own, noise) for i in alone]
-    first = _seen(classify, seen, own, reached, alone, first)
+    reached = [attacks[i](model, seen.inputs, own, rng).points for i in alone]
+    first = _seen(model, seen, own, reached, alone, first)
     for i, attack in enumerate(attacks):
         if isinstance(attack, BisectedAPGD):
             # It need not begin from nothing.
-            first = _seen(classify, seen, own, [attack.nearer_than(seen, classify, own, noise)], [i], first)
+            first = _seen(model, seen, own, [attack.nearer_than(seen, model, own, rng)], [i], first)
     distance[left], places[left], by[left] = seen.distance, seen.places, first
     return distance, places, by
 
 
 def _seen(
-    classify: Classifier, seen: Nearest, labels: Labels, found: list[Points], attacks: list[int], first: Labels
+    model: Network, seen: Nearest, labels: Labels, found: list[Points], attacks: list[int], first: Labels
 ) -> Labels:
     """Who came nearest, once the places that these attacks found are on the boundary."""
-    for attack, reached in zip(attacks, _on_the_boundary(classify, seen, labels, found), strict=True):
+    for attack, reached in zip(attacks, _on_the_boundary(model, seen, labels, found), strict=True):
         with torch.no_grad():
-            across = wrong(classify(reached), labels)
+            across = wrong(model(reached), labels)
         first = torch.where(seen.see(reached, across), attack, first)
     return first
 
 
-def _on_the_boundary(classify: Classifier, seen: Nearest, labels: Labels, found: list[Points]) -> list[Points]:
+def _on_the_boundary(model: Network, seen: Nearest, labels: Labels, found: list[Points]) -> list[Points]:
     """Each attack's places brought to the boundary and along it, all in one batch: small ones cost as much.
 
     Along the boundary a way becomes a few per cent shorter: one that is much too long is not worth the work.
@@ -224,6 +200,6 @@ def _on_the_boundary(classify: Classifier, seen: Nearest, labels: Labels, found:
     worth = (near < _WORTH_POLISHING * best[row]).nonzero()[:, 0]
     for some in worth.split(max(len(labels), EFFICIENT_BATCH)) if len(worth) else ():
         start, own = seen.inputs[row[some]], labels[row[some]]
-        way = refine(classify, start, own, reached[some], ball)
-        reached[some] = firm(classify, start, own, way, ball.box)
+        way = refine(model, start, own, reached[some], ball)
+        reached[some] = firm(model, start, own, way, ball.box)
     return list(reached.chunk(len(found)))

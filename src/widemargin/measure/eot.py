@@ -1,20 +1,19 @@
-"""How is a network judged whose answers are drawn?  By the mean over many fixed draws; attacks climb that of a few."""
+"""Expectation over transformation: random networks are judged by many fixed draws, attacks climb the mean of a few."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from widemargin.data.dataset import Examples
 from widemargin.measure.accuracy import BATCH_SIZE
-from widemargin.perturb.attack import Classifier, Noise
-from widemargin.perturb.balls import Box
+from widemargin.perturb.attack import Attack, Classifier, Perturbed, perturbed
+from widemargin.perturb.balls import Ball
 from widemargin.perturb.rows import per_row
-from widemargin.rng import Rng
+from widemargin.rng import AnyRng, Rng
 from widemargin.shapes import Labels, Points
 from widemargin.uncertainty.drawn import Drawn, redrawn
 from widemargin.uncertainty.network import Network, in_eval_mode
@@ -42,15 +41,6 @@ class Draws:
     """Whose mean decides whether a point is right or wrong; other ones than those of the attack."""
 
 
-class Finder(Protocol):
-    """An attack in a ball or for the shortest way."""
-
-    @property
-    def name(self) -> str: ...
-
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points: ...
-
-
 @dataclass(frozen=True, eq=False)
 class EOT:
     """Who decides, and what attacks climb: the same network if nothing is drawn."""
@@ -66,71 +56,73 @@ class EOT:
         """So that as many answers are computed at once as for a network without draws."""
         return BATCH_SIZE if self.draws is None else max(1, BATCH_SIZE // self.draws.verification)
 
-    def within(self, attacks: Sequence[Finder]) -> tuple[Finder, ...]:
+    def within(self, attacks: Sequence[Attack], ball: Ball) -> tuple[Attack, ...]:
         """Attacks in a ball.  The first comes again, on the mean that judges: a few draws may spare a point, too."""
         if self.draws is None:
             return tuple(attacks)
         last = Named(attacks[0], f"{attacks[0].name} on {self.draws.verification} draws")
-        return (*(Verified(attack, self.climbed) for attack in attacks), last)
+        return (*(Verified(attack, self.climbed, ball) for attack in attacks), last)
 
-    def shortest(self, attacks: Sequence[Finder], box: Box) -> tuple[Finder, ...]:
-        """Attacks without a radius."""
-        return tuple(attacks) if self.draws is None else tuple(Verified(one, self.climbed, box) for one in attacks)
+    def shortest(self, attacks: Sequence[Attack], ball: Ball) -> tuple[Attack, ...]:
+        """Attacks without a radius; of the ball, norm and box count."""
+        if self.draws is None:
+            return tuple(attacks)
+        return tuple(Verified(attack, self.climbed, ball, may_leave=True) for attack in attacks)
 
 
 @dataclass(frozen=True, eq=False)
 class Named:
     """The same attack by another name."""
 
-    attack: Finder
+    attack: Attack
     name: str
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        return self.attack(classify, inputs, labels, noise)
+    def __call__(self, model: Network, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        return self.attack(model, inputs, labels, rng)
 
 
 @dataclass(frozen=True, eq=False)
 class Verified:
-    """An attack that climbs the mean of a few draws, of which counts what the mean of many draws (`classify`) confirms.
+    """An attack that climbs the mean of a few draws, of which counts what the mean of many draws (`model`) confirms.
 
     A place that only the few call wrong is pushed outward if there is no radius.  Whoever then is still broken by
     chance is attacked once more, on the mean of the many.
     """
 
-    attack: Finder
-    climbed: Classifier
-    box: Box | None = None
-    """None for an attack in a ball, which nothing may leave."""
+    attack: Attack
+    climbed: Network
+    ball: Ball
+    may_leave: bool = False
+    """Whether the ball gives norm and box alone."""
 
     @property
     def name(self) -> str:
         return self.attack.name
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        places = inputs.clone()
+    def __call__(self, model: Network, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        rows, points = rng.by_row(len(inputs)), inputs.clone()
         with torch.no_grad():
             fit = is_correct(self.climbed(inputs), labels).nonzero()[:, 0]
         if len(fit):
-            places[fit] = self.attack(self.climbed, inputs[fit], labels[fit], noise.at(fit)).detach()
+            points[fit] = self.attack(self.climbed, inputs[fit], labels[fit], rows.at(fit)).points.detach()
         with torch.no_grad():
             # Who is wrong in the mean of the few where it is, was not attacked at all, and is among these.
-            doubtful = ~is_correct(self.climbed(places), labels) & is_correct(classify(places), labels)
-            if self.box is not None:
-                doubtful = self._pushed(classify, inputs, labels, places, doubtful)
+            doubtful = ~is_correct(self.climbed(points), labels) & is_correct(model(points), labels)
+            if self.may_leave:
+                doubtful = self._pushed(model, inputs, labels, points, doubtful)
         again = doubtful.nonzero()[:, 0]
         if len(again):
-            places[again] = self.attack(classify, inputs[again], labels[again], noise.at(again)).detach()
-        return places
+            points[again] = self.attack(model, inputs[again], labels[again], rows.at(again)).points.detach()
+        return perturbed(self.ball, inputs, points)
 
     def _pushed(self, classify: Classifier, inputs: Points, labels: Labels, places: Points, doubtful: Tensor) -> Tensor:
         """Who is doubtful still; the places of the others are moved."""
-        assert self.box is not None
         for push in _PUSHES:
             rows = doubtful.nonzero()[:, 0]
             if len(rows) == 0:
                 break
             start = inputs[rows]
-            farther = start + self.box.clamp((1 + push) * (places[rows] - start), start)
+            farther = start + self.ball.box.clamp((1 + push) * (places[rows] - start), start)
             across = ~is_correct(classify(farther), labels[rows])
             places[rows] = torch.where(per_row(across, start), farther, places[rows])
             doubtful = doubtful.index_put((rows,), ~across)

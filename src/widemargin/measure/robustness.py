@@ -1,11 +1,8 @@
-"""How often is a network right, wherever in a ball somebody moves the point?"""
+"""Robust accuracy under a search: how often a network stays right wherever the search moves a point."""
 
 from __future__ import annotations
 
-from typing import final
-
 import torch
-from torch import Tensor
 
 from widemargin.data.dataset import Examples, row_numbers
 from widemargin.measure.accuracy import BATCH_SIZE, Mask, fraction, iter_batches
@@ -27,8 +24,8 @@ from widemargin.perturb.objectives import (
     perturbed_variation_ratio,
 )
 from widemargin.perturb.search import Search
-from widemargin.rng import Rng
-from widemargin.shapes import Encoded, MemberLogits, Points
+from widemargin.rng import RowRng
+from widemargin.uncertainty.input_space import InputSpace
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.predictive import is_correct
 
@@ -72,12 +69,10 @@ def robust(
                 left = standing.nonzero()[:, 0]
                 if len(left) == 0:
                     break
-                # One generator for each example, as if it were alone.
-                own = row_numbers(examples, numbers[left.cpu()]).tolist()
-                drawn = Rng.seeded(*own, purpose=f"attack {seed} {restart}", device=inputs.device)
-                delta = attack(whole, inputs[left], labels[left], drawn).delta
+                rows_left = row_numbers(examples, numbers[left.cpu()]).to(inputs.device)
+                moved = attack(whole, inputs[left], labels[left], RowRng(seed, rows_left, str(restart)))
                 with torch.no_grad():
-                    standing[left] = is_correct(whole(inputs[left] + delta), labels[left])
+                    standing[left] = is_correct(whole(moved.points), labels[left])
             found.append(standing)
     return torch.cat(found)
 
@@ -85,28 +80,6 @@ def robust(
 def robust_accuracy(network: Network, examples: Examples, attack: Search, seed: int = 0, restarts: int = 1) -> float:
     """The share of examples that stay right."""
     return fraction(robust(network, examples, attack, seed, restarts))
-
-
-@final
-class InputSpace(Network):
-    """Any network, perturbed at its input: an attacker reaches no other place."""
-
-    replicas = 1
-
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        if network.replicas != 1:
-            raise ValueError(f"robustness is that of one network, got {network.replicas} replicas: split them first")
-        self.network = network
-
-    def encode(self, inputs: Points) -> Encoded:
-        return inputs
-
-    def logits(self, encoded: Encoded) -> MemberLogits:
-        return self.network.logits(self.network.encode(encoded))
-
-    def penalty(self) -> Tensor:
-        return self.network.penalty()
 
 
 def _check_attack(attack: Search, restarts: int) -> None:

@@ -10,14 +10,14 @@ from torch.nn.functional import cross_entropy
 
 from widemargin.data.dataset import Examples, row_numbers
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
-from widemargin.measure.autoattack import frozen
-from widemargin.measure.diagnostics import PGD
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.named import LeNetSpec
-from widemargin.perturb.attack import Classifier, Noise
+from widemargin.perturb.attack import Classifier
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.frozen import frozen
 from widemargin.perturb.line_search import line_search
-from widemargin.rng import Rng
+from widemargin.perturb.pgd import PGD
+from widemargin.rng import Rng, RowRng
 from widemargin.shapes import PerSample, Points
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.network import Network
@@ -80,8 +80,8 @@ def fooled(network: Network, examples: Examples, ball: Ball, fitted: Surrogate, 
             tried = both.nonzero()[:, 0]
             if len(tried):
                 start, own = inputs[tried], labels[tried]
-                noise = Noise(0, row_numbers(examples, numbers).to(inputs.device)[tried])
-                places = attack(fitted.network, start, own, noise)
+                rng = RowRng(0, row_numbers(examples, numbers).to(inputs.device)[tried])
+                places = attack(fitted.network, start, own, rng).points
                 distance[tried] = _distance(network, start, own, places, ball)
             found.append(distance.cpu())
     return torch.cat(found)

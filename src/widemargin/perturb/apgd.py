@@ -6,24 +6,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from widemargin.perturb.attack import Classifier, Noise
-from widemargin.perturb.balls import L1, OPEN, Ball, Linf
-from widemargin.perturb.losses import CrossEntropy, Loss, likeliest_others, targeted_dlr
-from widemargin.perturb.rows import EFFICIENT_BATCH, among, at_once, per_row, slope, wrong
-from widemargin.shapes import Encoded, Labels, LogProbs, PerSample, Points
+from widemargin.perturb.attack import Classifier, Perturbed, perturbed
+from widemargin.perturb.balls import OPEN, Ball
+from widemargin.perturb.gradient import slope
+from widemargin.perturb.losses import likeliest_others
+from widemargin.perturb.objectives import Objective, dlr_loss, height, margin_loss, perturbed_loss, targeted_dlr_loss
+from widemargin.perturb.rows import EFFICIENT_BATCH, among, at_once, per_row, wrong
+from widemargin.rng import AnyRng, RowRng
+from widemargin.shapes import Encoded, Labels, PerSample, Points
 
-
-class Climbed(Protocol):
-    """A loss that may know a target."""
-
-    def __call__(self, logits: LogProbs, labels: Labels, targets: Labels) -> PerSample: ...
-
-
+# In an attack's name, as the field has them.
+_NAMES = {perturbed_loss: "ce", dlr_loss: "dlr", margin_loss: "margin"}
 # Croce & Hein (2020a), sections 3.1 to 3.3: momentum, and when steps are halved.
 _NEW_SHARE = 0.75
 _RISES_TO_KEEP_STEP = 0.75
@@ -37,10 +34,10 @@ _RADII, _SHARES_OF_STEPS = (3.0, 2.0, 1.0), (0.3, 0.3)
 
 @dataclass(frozen=True)
 class APGD:
-    """AutoPGD (Croce & Hein 2020a, Alg. 1); in an l1 ball with sparse steps and falling radii (Croce & Hein 2021)."""
+    """AutoPGD (Croce & Hein 2020a, Alg. 1); in a sparse norm, l1, with sparse steps and falling radii (same, 2021)."""
 
     ball: Ball
-    loss: Loss = field(default_factory=CrossEntropy)
+    loss: Objective = perturbed_loss
     steps: int = 100
     restarts: int = 1
 
@@ -49,12 +46,13 @@ class APGD:
 
     @property
     def name(self) -> str:
-        return f"apgd-{self.loss.name}"
+        return f"apgd-{_NAMES.get(self.loss, self.loss)}"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        starts = [(labels, noise.of(f"apgd {restart}")) for restart in range(self.restarts)]
-        climb = Climb(classify, lambda logits, labels, targets: self.loss(logits, labels), self.ball, self.steps)
-        return _broken_in_turn(climb, inputs, labels, starts, rows_at_once=1)
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        rows = rng.by_row(len(inputs))
+        starts = [(labels, rows.of(f"apgd {restart}")) for restart in range(self.restarts)]
+        climb = Climb(model, self.loss, self.ball, self.steps)
+        return perturbed(self.ball, inputs, _broken_in_turn(climb, inputs, labels, starts, rows_at_once=1))
 
 
 @dataclass(frozen=True)
@@ -74,17 +72,18 @@ class TargetedAPGD:
     def name(self) -> str:
         return "apgd-t" if self.targets == standard_targets(self.ball) else f"apgd-t ({self.targets} targets)"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
         with torch.no_grad():
-            targets = likeliest_others(classify(inputs), labels, self.targets)
-        starts = [(of_turn, noise.of(f"apgd-t {turn}")) for turn, of_turn in enumerate(targets.unbind(1))]
-        climb = Climb(classify, targeted_dlr, self.ball, self.steps)
-        return _broken_in_turn(climb, inputs, labels, starts, self.rows_at_once)
+            targets = likeliest_others(model(inputs), labels, self.targets)
+        rows = rng.by_row(len(inputs))
+        starts = [(of_turn, rows.of(f"apgd-t {turn}")) for turn, of_turn in enumerate(targets.unbind(1))]
+        climb = Climb(model, targeted_dlr_loss, self.ball, self.steps)
+        return perturbed(self.ball, inputs, _broken_in_turn(climb, inputs, labels, starts, self.rows_at_once))
 
 
 def standard_targets(ball: Ball) -> int:
     """How many the standard's targeted APGD has."""
-    return 5 if isinstance(ball, L1) else 9
+    return 5 if ball.sparse else 9
 
 
 def check_counts(attack: object, **counts: int) -> None:
@@ -98,7 +97,7 @@ class Climb:
     """What the climbs of an attack have in common.  Of the ball norm and box count: its radius is each start's own."""
 
     classify: Classifier
-    loss: Climbed
+    loss: Objective
     ball: Ball
     steps: int
     counts: bool = True
@@ -129,11 +128,11 @@ class _State:
     """The last step led nowhere."""
     radius: Tensor
     moved: Tensor
-    """l1: how many features the best point had moved at the last check."""
+    """In a sparse norm: how many features the best point had moved at the last check."""
 
 
 def _broken_in_turn(
-    climb: Climb, inputs: Points, labels: Labels, starts: Sequence[tuple[Labels, Noise]], rows_at_once: int
+    climb: Climb, inputs: Points, labels: Labels, starts: Sequence[tuple[Labels, RowRng]], rows_at_once: int
 ) -> Points:
     """One climb after the other, each of the points that stand until then; where these are few, several side by side.
 
@@ -147,7 +146,7 @@ def _broken_in_turn(
         # The likeliest target alone: whoever it breaks need not try the others.
         count = at_once(len(left), len(starts) - turn, rows_at_once) if turn > 0 else 1
         own = starts[turn : turn + count]
-        delta = torch.cat([_start(phases[0].ball, noise.at(left), inputs[left]) for _, noise in own])
+        delta = torch.cat([phases[0].ball.draw_surface(rng.at(left), inputs[left]) for _, rng in own])
         targets, rows = torch.cat([of_start[left] for of_start, _ in own]), left.repeat(count)
         for phase in phases:
             radius = torch.full_like(rows, phase.ball.radius, dtype=inputs.dtype)
@@ -162,8 +161,8 @@ def _broken_in_turn(
 
 
 def _phases(climb: Climb) -> list[Climb]:
-    """In an l1 ball from three times the radius down to it: what is found on the way is outside the ball."""
-    if not isinstance(climb.ball, L1):
+    """In a sparse norm from three times the radius down to it: what is found on the way is outside the ball."""
+    if not climb.ball.sparse:
         return [climb]
     steps = [math.ceil(share * climb.steps) for share in _SHARES_OF_STEPS]
     steps.append(max(climb.steps - sum(steps), 1))
@@ -171,15 +170,6 @@ def _phases(climb: Climb) -> list[Climb]:
         replace(climb, ball=replace(climb.ball, radius=factor * climb.ball.radius), steps=own, counts=factor == 1)
         for factor, own in zip(_RADII, steps, strict=True)
     ]
-
-
-def _start(ball: Ball, noise: Noise, inputs: Points) -> Encoded:
-    """Anywhere on the ball's surface; still to be cut by the box."""
-    if isinstance(ball, Linf):
-        drawn = 2 * noise.uniform(*inputs.shape[1:]).to(inputs) - 1
-        return drawn * per_row(ball.radius / ball.norm(drawn).clamp_min(1e-12), drawn)
-    drawn = noise.normal(*inputs.shape[1:]).to(inputs)
-    return drawn if isinstance(ball, L1) else ball.steepest(drawn) * ball.radius
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,14 +196,14 @@ def climbed(climb: Climb, start: Start, inputs: Points, labels: Labels, targets:
             # Twice in a row no momentum and no slope that leads anywhere, at the best point: nothing will change.
             settled = same & now.still & (now.loss >= now.best_loss)
             now.before, now.delta, now.still = now.delta, new, same
-            if not isinstance(climb.ball, L1) and bool(settled.any()):
+            if not climb.ball.sparse and bool(settled.any()):
                 found[now.row[settled]] = now.best[settled]
                 now = among(now, ~settled)
         if len(now.row) == 0:
             break
         last_loss = now.loss
-        height = partial(climb.loss, labels=now.labels, targets=now.targets)
-        logits, now.loss, now.gradient = slope(climb.classify, now.inputs + now.delta, height)
+        loss = partial(height, climb.loss, labels=now.labels, targets=now.targets)
+        logits, now.loss, now.gradient = slope(climb.classify, now.inputs + now.delta, loss)
         if step > 0:
             now.rises = now.rises + (now.loss > last_loss)
         if climb.counts:
@@ -244,7 +234,7 @@ def _begun(ball: Ball, start: Start, inputs: Points, labels: Labels, targets: La
         best=delta.clone(),
         best_gradient=nothing.clone(),
         best_loss=never.clone(),
-        step=(1 if isinstance(ball, L1) else 2) * start.radius * start.share_of_step,
+        step=(1 if ball.sparse else 2) * start.radius * start.share_of_step,
         rises=torch.zeros_like(labels),
         best_at_check=never.clone(),
         # No step was too long yet, so the first check asks for rises alone.
@@ -257,7 +247,7 @@ def _begun(ball: Ball, start: Start, inputs: Points, labels: Labels, targets: La
 
 def _moved(ball: Ball, now: _State, new_share: float) -> Encoded:
     step = per_row(now.step, now.delta)
-    if isinstance(ball, L1):
+    if ball.sparse:
         return ball.project(now.delta + step * _sparse_direction(now), now.inputs, now.radius)
     ahead = _within(ball, now.delta + step * ball.steepest(now.gradient), now)
     if new_share == 1.0:
@@ -271,7 +261,7 @@ def _within(ball: Ball, delta: Encoded, now: _State) -> Encoded:
 
     In l2 that is not the nearest place, which takes longer to find and is no better to climb from.
     """
-    clamped, whole = ball.box.clamp(delta, now.inputs), replace(ball, box=OPEN)  # type: ignore[type-var]
+    clamped, whole = ball.box.clamp(delta, now.inputs), replace(ball, box=OPEN)
     return whole.project(clamped, now.inputs, now.radius)
 
 
@@ -292,7 +282,7 @@ def _remember_best(now: _State) -> None:
 
 def _checks(climb: Climb) -> dict[int, int]:
     """After which steps the step size is looked at, and how many steps after the last time."""
-    if isinstance(climb.ball, L1):
+    if climb.ball.sparse:
         every = max(int(_SPARSE_CHECK * climb.steps), 1)
         return dict.fromkeys(range(every, climb.steps + 1, every), every)
     period, least, less = (max(int(share * climb.steps), 1) for share in (_FIRST_CHECK, _LEAST_CHECK, _CHECK_LESS))
@@ -305,7 +295,7 @@ def _checks(climb: Climb) -> dict[int, int]:
 
 
 def _adapt(ball: Ball, now: _State, period: int) -> None:
-    if isinstance(ball, L1):
+    if ball.sparse:
         moved = _features_moved(now.best)
         back = moved < _AS_DENSE * now.moved
         shorter = (now.step / _SHORTER).maximum(_SHORTEST * now.radius)

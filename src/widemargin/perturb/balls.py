@@ -1,19 +1,23 @@
-"""How far may a point move, and which way is steepest?  The ball of a norm, cut by the box of valid inputs."""
+"""Balls and boxes: how far a point may move in each norm, and everything else that a norm decides."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from widemargin.perturb.filling import time_to_fill
-from widemargin.rng import Rng
+from widemargin.rng import Rng, RowRng
 from widemargin.shapes import Encoded, PerSample
 
 Bound = float | tuple[float, ...]
+# A step to a plane meets the box at most so many times before it is given up.
+_ROUNDS_TO_PLANE = 20
 
 
 @dataclass(frozen=True)
@@ -94,38 +98,88 @@ UNIT = Box(*UNIT_BOUNDS)
 """Images scaled to [0, 1]."""
 
 
-class Ball(Protocol):
-    """All that a search needs to know of a norm."""
-
-    @property
-    def radius(self) -> float: ...
-    @property
-    def box(self) -> Box: ...
-    def norm(self, delta: Encoded) -> PerSample: ...
-    def dual_norm(self, gradient: Encoded) -> PerSample:
-        """The climb of the steepest step of length 1."""
-        ...
-
-    def steepest(self, gradient: Encoded) -> Encoded:
-        """The step of length 1 that climbs most; 0 where the gradient is 0."""
-        ...
-
-    def project(self, delta: Encoded, center: Encoded, radii: PerSample | None = None) -> Encoded:
-        """The nearest point (in the Euclidean sense) of the ball within the box; of balls with radii of their own."""
-        ...
-
-    def sample(self, center: Encoded, rng: Rng) -> Encoded:
-        """Uniform in the ball, then clamped to the box."""
-        ...
-
-
 @dataclass(frozen=True)
-class Linf:
+class Ball(ABC):
+    """All points up to a radius away in a norm, within the box: everything that searches and attacks ask of a norm.
+
+    A new norm is a subclass with the five abstract methods.  What it does not override works for any norm, or refuses.
+    """
+
     radius: float
     box: Box = UNIT
 
+    p: ClassVar[float | None] = None
+    """The exponent of an l_p norm.  None for other norms, of which certificates and Square know nothing."""
+    sparse: ClassVar[bool] = False
+    """Whether a steepest step moves a single feature.  APGD then spreads its steps over several, in radii that fall."""
+
     def __post_init__(self) -> None:
-        _check_radius(self)
+        name = f"{type(self).__name__}.radius"
+        check_python_number(name, self.radius)
+        if not 0 <= self.radius < math.inf:
+            raise ValueError(f"{name} must be in [0, inf), got {self.radius}")
+
+    @property
+    def name(self) -> str:
+        """Of the norm, as tables and the command line have it."""
+        return type(self).__name__.lower()
+
+    @abstractmethod
+    def norm(self, delta: Encoded) -> PerSample: ...
+
+    @abstractmethod
+    def dual_norm(self, gradient: Encoded) -> PerSample:
+        """The climb of the steepest step of length 1."""
+
+    @abstractmethod
+    def steepest(self, gradient: Encoded) -> Encoded:
+        """The step of length 1 that climbs most; 0 where the gradient is 0."""
+
+    @abstractmethod
+    def project(self, delta: Encoded, center: Encoded, radii: PerSample | None = None) -> Encoded:
+        """The nearest point (in the Euclidean sense) of the ball within the box; `radii` gives each row its own."""
+
+    @abstractmethod
+    def sample(self, center: Encoded, rng: Rng) -> Encoded:
+        """Uniform in the ball, then clamped to the box."""
+
+    def to_plane(self, gradient: Encoded, needed: PerSample, center: Encoded) -> Encoded:
+        """The shortest step in the box along which a linear function with this gradient climbs by `needed`.
+
+        To the corner of the box where even all of it is not enough, nowhere where nothing is needed.  Of the ball, norm
+        and box count, not its radius.
+
+        Of a norm that does not override it a short step: features that meet the box stop there, the others go on.
+        """
+        delta = torch.zeros_like(gradient)
+        for _ in range(_ROUNDS_TO_PLANE):
+            missing = (needed - (gradient * delta).flatten(1).sum(1)).clamp_min(0)
+            uphill = self.box.inward(gradient, center + delta)
+            length = missing / self.dual_norm(uphill).clamp_min(_tiny(gradient))
+            length = torch.where((uphill != 0).flatten(1).any(1), length, 0.0)
+            delta = self.box.clamp(delta + self.steepest(uphill) * _per_row(length, gradient), center)
+        return delta
+
+    def draw_direction(self, rng: RowRng, like: Encoded) -> Encoded:
+        """Any direction, of any length."""
+        return rng.normal(*like.shape[1:]).to(like)
+
+    def draw_surface(self, rng: RowRng, like: Encoded) -> Encoded:
+        """Anywhere on the surface, still to be cut by the box."""
+        drawn = self.draw_direction(rng, like)
+        return drawn * _per_row(self.radius / self.norm(drawn).clamp_min(1e-12), drawn)
+
+    def l2_reach(self, like: Encoded) -> float:
+        """The largest l2 length in the ball of radius 1; if not overridden, along the first feature or all of them."""
+        even, one = torch.ones_like(like[:1]), torch.zeros_like(like[:1])
+        one.view(-1)[0] = 1
+        return max(float(torch.linalg.vector_norm(step) / self.norm(step)) for step in (even, one))
+
+
+@final
+@dataclass(frozen=True)
+class Linf(Ball):
+    p = math.inf
 
     def norm(self, delta: Encoded) -> PerSample:
         return delta.flatten(1).abs().amax(1)
@@ -143,14 +197,22 @@ class Linf:
     def sample(self, center: Encoded, rng: Rng) -> Encoded:
         return self.box.clamp((2 * rng.uniform(center) - 1) * self.radius, center)
 
+    def to_plane(self, gradient: Encoded, needed: PerSample, center: Encoded) -> Encoded:
+        size, room = gradient.flatten(1).abs(), self.box.room_ahead(gradient, center)
+        length = room.minimum(time_to_fill(size, _climbs(size, room), needed.clamp_min(0)))
+        return length.view_as(gradient) * gradient.sign()
 
+    def draw_direction(self, rng: RowRng, like: Encoded) -> Encoded:
+        return 2 * rng.uniform(*like.shape[1:]).to(like) - 1
+
+    def l2_reach(self, like: Encoded) -> float:
+        return float(like[0].numel() ** 0.5)
+
+
+@final
 @dataclass(frozen=True)
-class L2:
-    radius: float
-    box: Box = UNIT
-
-    def __post_init__(self) -> None:
-        _check_radius(self)
+class L2(Ball):
+    p = 2
 
     def norm(self, delta: Encoded) -> PerSample:
         return torch.linalg.vector_norm(delta.flatten(1), dim=1)  # type: ignore[no-any-return]
@@ -178,14 +240,26 @@ class L2:
         distance = rng.uniform(center.flatten(1)[:, 0]) ** (1 / center[0].numel()) * self.radius
         return self.box.clamp(direction * _per_row(distance, center), center)
 
+    def to_plane(self, gradient: Encoded, needed: PerSample, center: Encoded) -> Encoded:
+        size, room = gradient.flatten(1).abs(), self.box.room_ahead(gradient, center)
+        # The square of a tiny slope underflows; only ratios matter.
+        steepest = size.amax(1).clamp_min(_tiny(size))
+        size = size / steepest[:, None]
+        length = time_to_fill(size * size, _climbs(size, room), needed.clamp_min(0) / steepest) * size
+        return length.minimum(room).view_as(gradient) * gradient.sign()
 
+    def draw_surface(self, rng: RowRng, like: Encoded) -> Encoded:
+        return self.steepest(self.draw_direction(rng, like)) * self.radius
+
+    def l2_reach(self, like: Encoded) -> float:
+        return 1.0
+
+
+@final
 @dataclass(frozen=True)
-class L1:
-    radius: float
-    box: Box = UNIT
-
-    def __post_init__(self) -> None:
-        _check_radius(self)
+class L1(Ball):
+    p = 1
+    sparse = True
 
     def norm(self, delta: Encoded) -> PerSample:
         return delta.flatten(1).abs().sum(1)
@@ -211,12 +285,30 @@ class L1:
         signs = (rng.uniform(center) < 0.5).to(center) * 2 - 1
         return self.box.clamp(shares.view_as(center) * signs, center)
 
+    def to_plane(self, gradient: Encoded, needed: PerSample, center: Encoded) -> Encoded:
+        """The features of largest slope first, each as far as the box lets it."""
+        size, order = gradient.flatten(1).abs().sort(1, descending=True)
+        room = self.box.room_ahead(gradient, center).gather(1, order)
+        before = pad(_climbs(size, room).cumsum(1)[:, :-1], (1, 0))
+        length = ((needed.clamp_min(0)[:, None] - before).clamp_min(0) / size.clamp_min(_tiny(size))).minimum(room)
+        length = torch.zeros_like(length).scatter(1, order, torch.where(size > 0, length, 0.0))
+        return length.view_as(gradient) * gradient.sign()
 
-def _check_radius(ball: Ball) -> None:
-    name = f"{type(ball).__name__}.radius"
-    check_python_number(name, ball.radius)
-    if not 0 <= ball.radius < math.inf:
-        raise ValueError(f"{name} must be in [0, inf), got {ball.radius}")
+    def draw_surface(self, rng: RowRng, like: Encoded) -> Encoded:
+        # As published: a normal draw, far outside; its projection is on the surface, and sparse.
+        return self.draw_direction(rng, like)
+
+    def l2_reach(self, like: Encoded) -> float:
+        return 1.0
+
+
+Norm = type[Ball]
+"""A norm is named by its ball: Linf, L2, L1 or one of your own."""
+
+
+def norms() -> dict[str, Norm]:
+    """Every norm that is defined, by its name."""
+    return {kind.__name__.lower(): kind for kind in Ball.__subclasses__()}
 
 
 def check_python_number(name: str, value: float) -> None:
@@ -267,3 +359,8 @@ def _soften_into_l1(size: Tensor, room: Tensor, radius: float | Tensor) -> Tenso
     slope = growing.gather(1, (piece - 1).clamp_min(0)).clamp_min(1)
     back = (reached.gather(1, piece) - radius) / slope
     return torch.where(inside, 0.0, turns.gather(1, piece) + back.clamp_min(0))
+
+
+def _climbs(size: Tensor, room: Tensor) -> Tensor:
+    """What each feature can give.  Of one without slope and without bounds: nothing, not 0 times infinity."""
+    return (size * room).nan_to_num_(0.0, torch.inf)

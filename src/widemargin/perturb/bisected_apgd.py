@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from widemargin.perturb.apgd import Climb, Start, check_counts, climbed
-from widemargin.perturb.attack import Classifier, Noise
-from widemargin.perturb.balls import OPEN, UNIT, Box
+from widemargin.perturb.attack import Classifier, Perturbed, perturbed
+from widemargin.perturb.balls import OPEN, UNIT, Box, Norm
 from widemargin.perturb.ddn import first_radius
-from widemargin.perturb.line_search import Nearest, Norm, farthest, inside, line_search
-from widemargin.perturb.losses import Margin
-from widemargin.perturb.rows import among, per_row, slope
+from widemargin.perturb.gradient import slope
+from widemargin.perturb.line_search import Nearest, farthest, inside, line_search
+from widemargin.perturb.objectives import height, margin_loss
+from widemargin.perturb.rows import among, per_row
+from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 
 # By which share the first ball is smaller than what is known; twice as much after every success.
@@ -50,17 +52,19 @@ class BisectedAPGD:
     def __repr__(self) -> str:
         return f"BisectedAPGD(norm={self.norm.__name__}, box={self.box!r}, steps={self.steps}, trials={self.trials})"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        return self.nearer_than(Nearest(self.norm(0.0, self.box), inputs), classify, labels, noise)
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        ball = self.norm(0.0, self.box)
+        points = self.nearer_than(Nearest(ball, inputs), model, labels, rng.by_row(len(inputs)))
+        return perturbed(ball, inputs, points)
 
-    def nearer_than(self, known: Nearest, classify: Classifier, labels: Labels, noise: Noise) -> Points:
+    def nearer_than(self, known: Nearest, classify: Classifier, labels: Labels, rng: RowRng) -> Points:
         """Only places nearer than those known, which stay as they are; the points themselves where there is none."""
         ball, inputs = self.norm(0.0, self.box), known.inputs
-        found, noise = inputs.clone(), noise.of(self.name)
-        climb = Climb(classify, lambda logits, labels, targets: Margin()(logits, labels), ball, self.steps)
+        found, rng = inputs.clone(), rng.of(self.name)
+        climb = Climb(classify, margin_loss, ball, self.steps)
         now, climbs = self._begun(known, classify, labels), 0
         while len(now.row) > 0:
-            drawn = noise.at(now.row).normal(*inputs.shape[1:], draw=climbs).to(inputs)
+            drawn = rng.at(now.row).normal(*inputs.shape[1:], draw=climbs).to(inputs)
             start = _start(self.norm, now, drawn, anywhere=climbs == 0)
             delta, across = climbed(climb, start, now.inputs, now.labels, now.labels)
             reached = inside(self.box, now.inputs + torch.where(per_row(across, delta), delta, 0.0))
@@ -77,9 +81,9 @@ class BisectedAPGD:
     def _begun(self, known: Nearest, classify: Classifier, labels: Labels) -> _Bracket:
         ball, inputs = self.norm(0.0, self.box), known.inputs
         most, told = farthest(ball, inputs), known.distance < torch.inf
-        _, height, gradient = slope(classify, inputs, partial(Margin(), labels=labels))
+        _, lead, gradient = slope(classify, inputs, partial(height, margin_loss, labels=labels))
         radius = torch.where(
-            told, (1 - _FIRST_GAP) * known.distance, first_radius(height, ball.dual_norm(gradient), most)
+            told, (1 - _FIRST_GAP) * known.distance, first_radius(lead, ball.dual_norm(gradient), most)
         )
         return _Bracket(
             row=torch.arange(len(inputs), device=inputs.device),

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from widemargin.perturb.ascent import Ascent, Fixed, ProjectToBoundary
+from widemargin.perturb.attack import Perturbed
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.objectives import perturbed_gap
-from widemargin.perturb.search import Moved, Search
-from widemargin.rng import Rng
+from widemargin.perturb.search import Search
+from widemargin.rng import AnyRng
 from widemargin.uncertainty.network import Network
 
 
@@ -21,7 +22,7 @@ def projection(ball: Ball, steps: int) -> Search:
 
 @dataclass(frozen=True)
 class WithBoundaryDistance:
-    """Points go where `search` takes them; how far each is from the boundary is the length of the way of `to_boundary`.
+    """Points go where `search` takes them; how far each is from the boundary is the distance that `to_boundary` goes.
 
     The length of a walk does not tell: a search that draws its number of steps has mostly walked as far as it drew.
     """
@@ -33,6 +34,6 @@ class WithBoundaryDistance:
     def takes_unlabelled(self) -> bool:
         return self.search.takes_unlabelled and self.to_boundary.takes_unlabelled
 
-    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
-        delta, _ = self.search(network, inputs, labels, rng)
-        return Moved(delta, self.to_boundary(network, inputs, labels, rng).way)
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
+        moved = self.search(network, inputs, labels, rng)
+        return moved._replace(distance=self.to_boundary(network, inputs, labels, rng).distance)

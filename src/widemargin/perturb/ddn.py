@@ -8,10 +8,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from widemargin.perturb.attack import Classifier, Noise
+from widemargin.perturb.attack import Classifier, Perturbed, perturbed
 from widemargin.perturb.balls import L2, OPEN, UNIT, Box
+from widemargin.perturb.gradient import slope
 from widemargin.perturb.line_search import Nearest, fade, farthest
-from widemargin.perturb.rows import per_row, slope, wrong
+from widemargin.perturb.rows import per_row, wrong
+from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Labels, Points
 
 
@@ -34,31 +36,31 @@ class DDN:
     def __post_init__(self) -> None:
         check_steps(self.name, self.steps, self.gamma)
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        ball, sphere = L2(0.0, self.box), L2(1.0, OPEN)
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        ball, sphere, rows = L2(0.0, self.box), L2(1.0, OPEN), rng.by_row(len(inputs))
         seen, most = Nearest(ball, inputs), farthest(ball, inputs)
         delta, radius = torch.zeros_like(inputs), torch.zeros_like(most)
         for step in range(self.steps):
-            answers, height, gradient = slope(classify, inputs + delta, partial(_log_odds, labels=labels))
+            answers, height, gradient = slope(model, inputs + delta, partial(_log_odds, labels=labels))
             across = wrong(answers, labels)
             seen.see(inputs + delta, across)
             if step == 0:
                 radius = first_radius(height, ball.dual_norm(gradient), most)
             else:
                 radius = (radius * torch.where(across, 1 - self.gamma, 1 + self.gamma)).minimum(most)
-            uphill = direction(self.box.inward(gradient, inputs + delta), noise, step)
+            uphill = direction(self.box.inward(gradient, inputs + delta), rows, step)
             delta = delta + per_row(radius, delta) * fade(1.0, 0.01, step / self.steps) * uphill
             delta = self.box.clamp(sphere.steepest(delta) * per_row(radius, delta), inputs)
-        return seen.places
+        return perturbed(ball, inputs, seen.places)
 
 
-def direction(gradient: Tensor, noise: Noise, step: int) -> Tensor:
+def direction(gradient: Tensor, rng: RowRng, step: int) -> Tensor:
     """The gradient with l2 length 1; where there is none, any direction."""
     unit = L2(1.0, OPEN).steepest(gradient)
     flat = (gradient.flatten(1) == 0).all(1)
     if not bool(flat.any()):
         return unit
-    drawn = noise.of("where it is flat").at(flat).normal(gradient[0].numel(), draw=step).to(gradient)
+    drawn = rng.of("where it is flat").at(flat).normal(gradient[0].numel(), draw=step).to(gradient)
     unit[flat] = L2(1.0, OPEN).steepest(drawn.view_as(gradient[flat]))
     return unit
 

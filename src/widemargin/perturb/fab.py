@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from widemargin.perturb.apgd import check_counts
-from widemargin.perturb.attack import Classifier, Noise
-from widemargin.perturb.balls import Ball, Linf
+from widemargin.perturb.attack import Classifier, Perturbed, perturbed
+from widemargin.perturb.balls import Ball
+from widemargin.perturb.gradient import slope
 from widemargin.perturb.losses import likeliest_others, towards
-from widemargin.perturb.planes import shortest_way
-from widemargin.perturb.rows import EFFICIENT_BATCH, among, at_once, per_row, slope, wrong
+from widemargin.perturb.rows import EFFICIENT_BATCH, among, at_once, per_row, wrong
+from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 
 # Croce & Hein (2020b), section 3: the most weight of the point itself, overshoot, and the step back once across.
@@ -44,10 +45,10 @@ class FAB:
     def name(self) -> str:
         return "fab-t" if self.targets == 9 else f"fab-t ({self.targets} targets)"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        nearest = _searched(self, classify, inputs, labels, noise, enough=self.ball.radius)
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        nearest = _searched(self, model, inputs, labels, rng.by_row(len(inputs)), enough=self.ball.radius)
         inside = nearest.distance <= self.ball.radius
-        return torch.where(per_row(inside, inputs), inputs + nearest.delta, inputs)
+        return perturbed(self.ball, inputs, torch.where(per_row(inside, inputs), inputs + nearest.delta, inputs))
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,13 @@ class ShortestFAB:
     def name(self) -> str:
         return f"shortest fab-t ({self.targets} targets)"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        nearest = _searched(self, classify, inputs, labels, noise, enough=-1.0)
-        found = nearest.distance.isfinite().nonzero()[:, 0]
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        nearest = _searched(self, model, inputs, labels, rng.by_row(len(inputs)), enough=-1.0)
+        broken = nearest.distance.isfinite().nonzero()[:, 0]
         shortest = inputs.clone()
-        if len(found) > 0:
-            shortest[found] = _bisected(classify, inputs[found], labels[found], nearest.delta[found])
-        return shortest
+        if len(broken) > 0:
+            shortest[broken] = _bisected(model, inputs[broken], labels[broken], nearest.delta[broken])
+        return perturbed(self.ball, inputs, shortest)
 
 
 @dataclass(eq=False)
@@ -115,7 +116,7 @@ class _State:
 
 
 def _searched(
-    attack: FAB | ShortestFAB, classify: Classifier, inputs: Points, labels: Labels, noise: Noise, enough: float
+    attack: FAB | ShortestFAB, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng, enough: float
 ) -> _Nearest:
     """All restarts and targets; a point leaves as soon as a distance is near `enough`."""
     with torch.no_grad():
@@ -133,7 +134,7 @@ def _searched(
             rows = row.repeat(len(turns))
             begin = torch.zeros_like(inputs[rows])
             if restart > 0:
-                drawn = [noise.of(f"fab {of_turn} {restart}").at(row) for of_turn in turns]
+                drawn = [rng.of(f"fab {of_turn} {restart}").at(row) for of_turn in turns]
                 begin = torch.cat([_elsewhere(attack.ball, own, inputs[row], before[row]) for own in drawn])
             now = _State(
                 torch.arange(len(rows), device=rows.device),
@@ -172,10 +173,9 @@ def _draw_in(ball: Ball, classify: Classifier, start: _State, nearest: _Nearest,
     nearest.delta[broken], nearest.distance[broken] = delta[across], ball.norm(delta[across])
 
 
-def _elsewhere(ball: Ball, noise: Noise, inputs: Points, distance: PerSample) -> Encoded:
+def _elsewhere(ball: Ball, rng: RowRng, inputs: Points, distance: PerSample) -> Encoded:
     """Half as far as the radius or the nearest so far, in any direction."""
-    shape = inputs.shape[1:]
-    drawn = (2 * noise.uniform(*shape) - 1 if isinstance(ball, Linf) else noise.normal(*shape)).to(inputs)
+    drawn = ball.draw_direction(rng, inputs)
     length = distance.clamp_max(ball.radius) / 2 / ball.norm(drawn).clamp_min(1e-12)
     return ball.box.clamp(drawn * per_row(length, drawn), inputs)
 
@@ -205,7 +205,7 @@ def _onto_boundary(ball: Ball, now: _State, lead: PerSample, gradient: Encoded) 
     change = torch.cat([-lead, (gradient * now.delta).flatten(1).sum(1) - lead])
     starts = torch.cat([now.inputs + now.delta, now.inputs])
     uphill = torch.cat([gradient, gradient]).mul_(per_row(change.sign(), gradient))
-    from_here, from_input = shortest_way(uphill, change.abs(), ball, starts).chunk(2)
+    from_here, from_input = ball.to_plane(uphill, change.abs(), starts).chunk(2)
     return from_here, from_input
 
 

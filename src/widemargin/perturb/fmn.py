@@ -8,13 +8,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from widemargin.perturb.attack import Classifier, Noise
-from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Linf
+from widemargin.perturb.attack import Classifier, Perturbed, perturbed
+from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Norm
 from widemargin.perturb.ddn import check_steps, direction
-from widemargin.perturb.line_search import Nearest, Norm, fade, farthest
+from widemargin.perturb.gradient import gradient, slope
+from widemargin.perturb.line_search import Nearest, fade, farthest
 from widemargin.perturb.losses import margin, towards
-from widemargin.perturb.planes import shortest_way
-from widemargin.perturb.rows import among, at_once, per_row, slope, wrong
+from widemargin.perturb.rows import among, at_once, per_row, wrong
+from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Labels, PerSample, Points
 
 _MOST_CANDIDATES = 20
@@ -65,60 +66,60 @@ class FMN:
     def name(self) -> str:
         return "FMN-T" if self.targets else "FMN"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        ball = self.norm(0.0, self.box)
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        ball, draws = self.norm(0.0, self.box), rng.by_row(len(inputs))
         seen, everyone = Nearest(ball, inputs), torch.arange(len(inputs), device=inputs.device)
         # Towards itself: towards whichever class leads.
         rivals = labels[:, None]
         if self.targets:
-            rivals = nearest_classes(classify, inputs, labels, ball)[:, : self.targets]
+            rivals = nearest_classes(model, inputs, labels, ball)[:, : self.targets]
         for some in rivals.split(at_once(len(inputs), rivals.shape[1], _ROWS_SIDE_BY_SIDE), dim=1):
             row, rival = (part.repeat(self.starts) for part in (everyone.repeat(some.shape[1]), some.T.reshape(-1)))
-            drawn = [_drawn(inputs, noise, start).repeat(some.shape[1], *_ones(inputs)) for start in range(self.starts)]
-            begun = self._begun(classify, inputs[row], labels[row], rival, noise.at(row), torch.cat(drawn))
-            found = self._descended(classify, begun, self.starts)
+            drawn = [_drawn(inputs, draws, start).repeat(some.shape[1], *_ones(inputs)) for start in range(self.starts)]
+            begun = self._begun(model, inputs[row], labels[row], rival, draws.at(row), torch.cat(drawn))
+            found = self._descended(model, begun, self.starts)
             for which in torch.arange(len(found.labels), device=row.device).split(len(inputs)):
                 seen.see(found.places[which], found.distance[which] < torch.inf)
         near = (seen.distance < torch.inf).nonzero()[:, 0]
         if self.starts > 1 and len(near) > 0:
             start, own, places = inputs[near], labels[near], seen.places[near]
-            begun = _Descent.at(ball, start, own, own, noise.at(near), places - start)
-            found = self._descended(classify, begun, share=_FIRST_AGAIN)
+            begun = _Descent.at(ball, start, own, own, draws.at(near), places - start)
+            found = self._descended(model, begun, share=_FIRST_AGAIN)
             nearer = found.distance < seen.distance[near]
             seen.places[near[nearer]] = found.places[nearer]
-        return seen.places
+        return perturbed(ball, inputs, seen.places)
 
     def _begun(
-        self, classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, noise: Noise, drawn: Points
+        self, classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, rng: RowRng, drawn: Points
     ) -> _Descent:
         """Where the boundary of the linear model is, or as far away in a direction that is drawn."""
         ball = self.norm(0.0, self.box)
-        _, heights, gradient = slope(classify, inputs, partial(_ahead, labels=labels, rivals=rivals))
+        _, heights, uphill = slope(classify, inputs, partial(_ahead, labels=labels, rivals=rivals))
         # Where the gradient all but vanishes the linear model has no boundary within reach.
-        delta = shortest_way(gradient, _BEYOND * -heights, ball, inputs).nan_to_num(0, 0, 0)
+        delta = ball.to_plane(uphill, _BEYOND * -heights, inputs).nan_to_num(0, 0, 0)
         far = ball.norm(drawn)
         elsewhere = self.box.clamp(drawn * per_row(ball.norm(delta) / far.clamp_min(1e-12), drawn), inputs)
-        return _Descent.at(ball, inputs, labels, rivals, noise, torch.where(per_row(far > 0, delta), elsewhere, delta))
+        return _Descent.at(ball, inputs, labels, rivals, rng, torch.where(per_row(far > 0, delta), elsewhere, delta))
 
     def _descended(self, classify: Classifier, now: _Descent, starts: int = 1, share: float = _FIRST_STEP) -> _Descent:
         """By steps that begin with a share of the radius; of all starts the nearest go on, and fewer and fewer."""
         ball, unit = self.norm(0.0, self.box), self.norm(1.0, OPEN)
-        # As long in the linf norm as one feature: a step of share 1 crosses the ball in any norm.
-        length = now.inputs[0].numel() ** 0.5 if self.norm is Linf else 1.0
+        # A step of share 1 crosses the ball in any norm.
+        length = unit.l2_reach(now.inputs)
         for step in range(self.steps):
             if starts > 1 and step in (self.steps // 8, self.steps // 4, self.steps // 2):
                 now, starts = now.nearest(starts, (starts + 1) // 2), (starts + 1) // 2
             done = step / self.steps
             height = partial(_ahead, labels=now.labels, rivals=now.rivals)
-            answers, heights, gradient = slope(classify, now.inputs + now.delta, height)
+            answers, heights, slopes = slope(classify, now.inputs + now.delta, height)
             across = wrong(answers, now.labels)
             now.see(ball, across)
             gamma = fade(share * self.gamma, share * 0.001, done)
-            estimate = ball.norm(now.delta) + heights.abs() / ball.dual_norm(gradient)
+            estimate = ball.norm(now.delta) + heights.abs() / ball.dual_norm(slopes)
             estimate = torch.where((now.distance < torch.inf) | ~estimate.isfinite(), 0.0, estimate)
             radius = torch.where(across, now.radius * (1 - gamma), (now.radius * (1 + gamma)).maximum(estimate))
             now.radius = torch.where(radius > 0, radius, 1.0).minimum(now.most)
-            uphill = direction(self.box.inward(gradient, now.inputs + now.delta), now.noise, step) * length
+            uphill = direction(self.box.inward(slopes, now.inputs + now.delta), now.rng, step) * length
             scale = per_row(now.radius, now.delta)
             delta = unit.project(now.delta / scale + fade(share, share * _LESS, done) * uphill, now.inputs) * scale
             now.delta = self.box.clamp(delta, now.inputs)
@@ -132,7 +133,7 @@ class _Descent:
     inputs: Points
     labels: Labels
     rivals: Labels
-    noise: Noise
+    rng: RowRng
     delta: Points
     radius: PerSample
     most: PerSample
@@ -142,10 +143,10 @@ class _Descent:
     """Infinite where nothing was found yet."""
 
     @staticmethod
-    def at(ball: Ball, inputs: Points, labels: Labels, rivals: Labels, noise: Noise, delta: Points) -> _Descent:
+    def at(ball: Ball, inputs: Points, labels: Labels, rivals: Labels, rng: RowRng, delta: Points) -> _Descent:
         radius = ball.norm(delta)
         never = torch.full_like(radius, torch.inf)
-        return _Descent(inputs, labels, rivals, noise, delta, radius, farthest(ball, inputs), inputs, never)
+        return _Descent(inputs, labels, rivals, rng, delta, radius, farthest(ball, inputs), inputs, never)
 
     def see(self, ball: Ball, across: Tensor) -> None:
         places = self.inputs + self.delta
@@ -161,11 +162,11 @@ class _Descent:
         return among(self, which.flatten())
 
 
-def _drawn(inputs: Points, noise: Noise, start: int) -> Points:
+def _drawn(inputs: Points, rng: RowRng, start: int) -> Points:
     """Which way a start is off; 0 for the first."""
     if start == 0:
         return torch.zeros_like(inputs)
-    shape, of_start = inputs.shape[1:], noise.of("elsewhere")
+    shape, of_start = inputs.shape[1:], rng.of("elsewhere")
     way = of_start.normal(*shape, draw=start).to(inputs)
     few = of_start.uniform(*shape, draw=-start).to(inputs) < _FEATURES_OFF / inputs[0].numel()
     return way * (few | ~per_row(few.flatten(1).any(1), few))
@@ -195,8 +196,8 @@ def nearest_classes(classify: Classifier, inputs: Points, labels: Labels, ball: 
         distances = []
         for rival in others.unbind(1):
             needed = behind.gather(1, rival[:, None])[:, 0]
-            (gradient,) = torch.autograd.grad(-needed.sum(), places, retain_graph=True)
-            way = shortest_way(gradient, needed.detach(), ball, inputs)
-            reached = (gradient * way).flatten(1).sum(1) >= 0.999 * needed.detach()
+            uphill = gradient(-needed, places, retain_graph=True)
+            way = ball.to_plane(uphill, needed.detach(), inputs)
+            reached = (uphill * way).flatten(1).sum(1) >= 0.999 * needed.detach()
             distances.append(ball.norm(way).masked_fill(~reached, torch.inf))
     return others.gather(1, torch.stack(distances, 1).argsort(dim=1, stable=True))

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from widemargin.perturb.attack import Classifier
-from widemargin.perturb.balls import L1, L2, Ball, Box, Linf
+from widemargin.perturb.balls import Ball, Box
+from widemargin.perturb.gradient import slope
 from widemargin.perturb.losses import margin
-from widemargin.perturb.rows import among, per_row, slope, wrong
+from widemargin.perturb.rows import among, per_row, wrong
 from widemargin.shapes import Labels, LogProbs, PerSample, Points
 
-Norm = type[Linf] | type[L2] | type[L1]
-"""A norm is named by its ball: Linf, L2 or L1."""
 # Of a long sum of products, how many roundings its error may be.
 _ROUNDINGS = 16
 # How many roundings inputs may be off.

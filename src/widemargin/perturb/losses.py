@@ -1,58 +1,15 @@
-"""What does an attack climb?  Losses of single points, from logits or log-probabilities: both are valid logits here."""
+"""Margins of logits and their ratios, point by point: what objectives are made of.  Log-probabilities will do."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
-from torch.nn.functional import cross_entropy as torch_cross_entropy
 
 from widemargin.shapes import Labels, LogProbs, PerSample
 
 # As published: keeps the ratio finite where the logits are all equal.
 _NOT_ZERO = 1e-12
-
-
-class Loss(Protocol):
-    """A frozen value: what an untargeted attack climbs."""
-
-    @property
-    def name(self) -> str: ...
-
-    def __call__(self, logits: LogProbs, labels: Labels) -> PerSample: ...
-
-
-@dataclass(frozen=True)
-class CrossEntropy:
-    name = "ce"
-
-    def __call__(self, logits: LogProbs, labels: Labels) -> PerSample:
-        return torch_cross_entropy(logits, labels, reduction="none")
-
-
-@dataclass(frozen=True)
-class DLR:
-    """Difference of logits ratio (Croce & Hein 2020a, eq. 6): blind to shift and scale of the logits; 3 classes up."""
-
-    name = "dlr"
-
-    def __call__(self, logits: LogProbs, labels: Labels) -> PerSample:
-        check_classes("DLR()", logits, 3)
-        first, _, third = logits.topk(3, 1).values.unbind(1)
-        return -margin(logits, labels) / (first - third + _NOT_ZERO)
-
-
-@dataclass(frozen=True)
-class Margin:
-    """The best other logit less that of the label: what is left of DLR with 2 classes."""
-
-    name = "margin"
-
-    def __call__(self, logits: LogProbs, labels: Labels) -> PerSample:
-        return -margin(logits, labels)
 
 
 def margin(logits: LogProbs, labels: Labels) -> PerSample:
@@ -65,6 +22,13 @@ def margin(logits: LogProbs, labels: Labels) -> PerSample:
 def towards(logits: LogProbs, labels: Labels, targets: Labels) -> PerSample:
     """How far a target is ahead of the label."""
     return (logits.gather(1, targets[:, None]) - logits.gather(1, labels[:, None])).squeeze(1)
+
+
+def dlr(logits: LogProbs, labels: Labels) -> PerSample:
+    """Difference of logits ratio (Croce & Hein 2020a, eq. 6): blind to shift and scale of the logits; 3 classes up."""
+    check_classes("the DLR loss", logits, 3)
+    first, _, third = logits.topk(3, 1).values.unbind(1)
+    return -margin(logits, labels) / (first - third + _NOT_ZERO)
 
 
 def targeted_dlr(logits: LogProbs, labels: Labels, targets: Labels) -> PerSample:
@@ -85,4 +49,4 @@ def likeliest_others(logits: LogProbs, labels: Labels, count: int) -> Int[Tensor
 
 def check_classes(what: str, logits: LogProbs, least: int) -> None:
     if logits.shape[1] < least:
-        raise ValueError(f"{what} needs at least {least} classes, got {logits.shape[1]}: use Margin()")
+        raise ValueError(f"{what} needs at least {least} classes, got {logits.shape[1]}: climb margin_loss")

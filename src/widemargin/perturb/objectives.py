@@ -1,4 +1,4 @@
-"""What does a search climb and training descend?  Per-sample numbers of a clean / perturbed pair, with + - and *."""
+"""Objectives: what a search or an attack climbs and training descends, per-sample numbers of a clean/perturbed pair."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from widemargin.data.checks import UNLABELLED
-from widemargin.shapes import Labels, MemberLogits, PerSample
+from widemargin.perturb import losses
+from widemargin.shapes import Labels, LogProbs, MemberLogits, PerSample
 from widemargin.uncertainty import predictive
 
 _OFFSET = 1e-8
@@ -22,6 +23,8 @@ class Pair:
     labels: Labels
     clean: Callable[[], MemberLogits]
     perturbed: Callable[[], MemberLogits]
+    targets: Labels | None = None
+    """Where a targeted objective goes."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Objective:
 
     def __call__(self, pair: Pair) -> PerSample:
         (first_weight, first), *rest = self.terms
-        total = first_weight * first.value(pair)
+        total = first.value(pair) if first_weight == 1 else first_weight * first.value(pair)
         for weight, term in rest:
             total = total + weight * term.value(pair)
         return total
@@ -74,6 +77,15 @@ class Objective:
 
     def __repr__(self) -> str:
         return " + ".join(str(term) if weight == 1 else f"{weight!r} * {term}" for weight, term in self.terms)
+
+
+def height(climbed: Objective, logits: LogProbs, labels: Labels, targets: Labels | None = None) -> PerSample:
+    """An objective of answers [B C] at perturbed points, where nothing is asked of the clean ones."""
+    return climbed(Pair(labels, _unknown, lambda: logits.unsqueeze(0), targets))
+
+
+def _unknown() -> MemberLogits:
+    raise ValueError("an attack climbs objectives of perturbed points alone, got one that asks for the clean ones")
 
 
 def objective(
@@ -105,6 +117,33 @@ def _perturbed_loss(pair: Pair) -> PerSample:
 def _labelled_loss(pair: Pair) -> PerSample:
     known = pair.labels != UNLABELLED
     return _cross_entropy(pair.clean(), pair.labels.where(known, 0)).where(known, 0.0)
+
+
+def _margin_loss(pair: Pair) -> PerSample:
+    return -losses.margin(_whole_answer(pair.perturbed()), pair.labels)
+
+
+def _dlr_loss(pair: Pair) -> PerSample:
+    return losses.dlr(_whole_answer(pair.perturbed()), pair.labels)
+
+
+def _targeted_dlr_loss(pair: Pair) -> PerSample:
+    return losses.targeted_dlr(_whole_answer(pair.perturbed()), pair.labels, _targets(pair))
+
+
+def _target_margin(pair: Pair) -> PerSample:
+    return losses.towards(_whole_answer(pair.perturbed()), pair.labels, _targets(pair))
+
+
+def _whole_answer(logits: MemberLogits) -> LogProbs:
+    # Margins and their ratios do not change with a shift of all logits, so one member's are taken as they are.
+    return logits.squeeze(0) if len(logits) == 1 else predictive.log_mean_prob(logits)
+
+
+def _targets(pair: Pair) -> Labels:
+    if pair.targets is None:
+        raise ValueError("a targeted objective needs a target for every sample, got none: use a targeted attack")
+    return pair.targets
 
 
 def _clean_entropy(pair: Pair) -> PerSample:
@@ -184,6 +223,14 @@ clean_loss = _named("clean_loss", _clean_loss, moves=False)
 """Cross-entropy at the clean point."""
 perturbed_loss = _named("perturbed_loss", _perturbed_loss)
 """Cross-entropy at the perturbed point: what LDP climbs."""
+margin_loss = _named("margin_loss", _margin_loss)
+"""The best other logit less that of the label, at the perturbed point: above 0 where it is misclassified."""
+dlr_loss = _named("dlr_loss", _dlr_loss)
+"""The same as a ratio that is blind to the scale of the logits (Croce & Hein 2020a, eq. 6); 3 classes up."""
+target_margin = _named("target_margin", _target_margin)
+"""The logit of the target less that of the label, at the perturbed point."""
+targeted_dlr_loss = _named("targeted_dlr_loss", _targeted_dlr_loss)
+"""The same as a ratio (eq. 7); 4 classes up."""
 labelled_loss = _named("labelled_loss", _labelled_loss, moves=False, takes_unlabelled=True)
 """Cross-entropy at the clean point where there is a label, else 0: its mean over a batch is over all rows."""
 clean_entropy = _label_free("clean_entropy", _clean_entropy, moves=False)

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from widemargin.perturb.attack import Classifier
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.gradient import slope
 from widemargin.perturb.line_search import inside, line_search, plainly_wrong
 from widemargin.perturb.losses import towards
-from widemargin.perturb.planes import shortest_way
-from widemargin.perturb.rows import per_row, slope
+from widemargin.perturb.rows import per_row
 from widemargin.shapes import Labels, PerSample, Points
 
 _PATIENCE = 4
@@ -58,7 +58,7 @@ def _next_place(
         rival = classify(places).scatter(1, labels[:, None], -torch.inf).argmax(1)
     _, height, gradient = slope(classify, places, partial(towards, labels=labels, targets=rival))
     needed = (gradient * (places - inputs)).flatten(1).sum(1) - height
-    way = (places - inputs).lerp(shortest_way(gradient, _BEYOND * needed, ball, inputs), per_row(part, inputs))
+    way = (places - inputs).lerp(ball.to_plane(gradient, _BEYOND * needed, inputs), per_row(part, inputs))
     # A boundary that bends away is only met farther out; beyond the distance already reached it would be no gain.
     stretch = ball.norm(places - inputs) / ball.norm(way).clamp_min(_tiny(way))
     far = way * per_row(stretch, way)

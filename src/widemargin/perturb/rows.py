@@ -1,16 +1,14 @@
-"""Which points of a batch are still worth work?  What every attack does with rows."""
+"""What every attack does with the rows of a batch: which are still worth work, which are wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TypeVar
 
-import torch
 from torch import Tensor
 
-from widemargin.perturb.attack import Classifier, Noise
-from widemargin.shapes import Encoded, Labels, LogProbs, PerSample, Points
+from widemargin.rng import RowRng
+from widemargin.shapes import Labels, LogProbs
 from widemargin.uncertainty.predictive import is_correct
 
 State = TypeVar("State")
@@ -25,13 +23,13 @@ def at_once(rows: int, tasks: int, most: int) -> int:
 
 
 def among(state: State, which: Tensor) -> State:
-    """These rows only (indices or a mask), of every tensor and of the noise that a dataclass holds."""
-    cut: dict[str, Tensor | Noise] = {}
+    """These rows only (indices or a mask), of every tensor and of the draws that a dataclass holds."""
+    cut: dict[str, Tensor | RowRng] = {}
     for field in fields(state):  # type: ignore[arg-type]
         value = getattr(state, field.name)
         if isinstance(value, Tensor):
             cut[field.name] = value[which]
-        elif isinstance(value, Noise):
+        elif isinstance(value, RowRng):
             cut[field.name] = value.at(which)
     return replace(state, **cut)  # type: ignore[type-var]
 
@@ -44,16 +42,3 @@ def per_row(values: Tensor, like: Tensor) -> Tensor:
 def wrong(logits: LogProbs, labels: Labels) -> Tensor:
     """An answer that is not a number is wrong."""
     return ~is_correct(logits, labels)
-
-
-def slope(
-    classify: Classifier, points: Points, height: Callable[[LogProbs], PerSample]
-) -> tuple[LogProbs, PerSample, Encoded]:
-    """Logits, heights and the gradient of each point's height, in one pass."""
-    points = points.detach().requires_grad_()
-    with torch.enable_grad():
-        logits = classify(points)
-        heights = height(logits)
-        (gradient,) = torch.autograd.grad(heights.sum(), points)
-    # Where the classifier cannot be differentiated, no way is better than a way that is not a number.
-    return logits.detach(), heights.detach(), gradient.nan_to_num(0.0, 0.0, 0.0)

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from widemargin.data.checks import check_known_labels, check_labels, check_points
 from widemargin.perturb.ascent import Ascent, Never, Progress
+from widemargin.perturb.attack import Perturbed
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.frozen import frozen, without_parameter_gradients
+from widemargin.perturb.gradient import gradient
 from widemargin.perturb.objectives import Objective, Pair
-from widemargin.rng import Rng
-from widemargin.shapes import Encoded, MemberLogits, PerSample, StepCounts
+from widemargin.rng import AnyRng
+from widemargin.shapes import Encoded, MemberLogits, StepCounts
 from widemargin.uncertainty.network import Network, check_not_probabilities, in_eval_mode
-
-
-class Moved(NamedTuple):
-    """Where each sample is moved to, and how far the search went for it."""
-
-    delta: Encoded
-    """To be added to `network.encode(inputs)`."""
-    way: PerSample
-    """The length of the whole way in the ball's norm, of which delta may be a share."""
-
-
-class Perturbation(Protocol):
-    """How points are moved before a network trains on them."""
-
-    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved: ...
 
 
 @dataclass(frozen=True)
@@ -43,10 +29,11 @@ class Unperturbed:
     def takes_unlabelled(self) -> bool:
         return True
 
-    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
         with torch.no_grad(), in_eval_mode(network):
-            delta = torch.zeros_like(network.encode(inputs))
-        return Moved(delta, delta.flatten(1)[:, 0])
+            center = network.encode(inputs)
+        delta = torch.zeros_like(center)
+        return Perturbed(center, delta, delta.flatten(1)[:, 0])
 
 
 @dataclass(frozen=True)
@@ -72,10 +59,10 @@ class Search:
         """Only a search that asks for labels nowhere, nor for when to stop."""
         return self.objective.takes_unlabelled and self.ascent.until == Never()
 
-    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
         # Replicas own blocks of the batch, so nobody may leave it.
         climb = _climb if network.replicas == 1 else climb_masked
-        with in_eval_mode(network), _without_parameter_gradients(network):
+        with frozen(network):
             return _search(self, climb, network, inputs, labels, rng)
 
 
@@ -92,8 +79,8 @@ class InTrainMode:
     def takes_unlabelled(self) -> bool:
         return self.search.takes_unlabelled
 
-    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
-        with _without_parameter_gradients(network):
+    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
+        with without_parameter_gradients(network):
             return _search(self.search, climb_masked, network, inputs, labels, rng)
 
 
@@ -123,18 +110,19 @@ class _Hill:
                 check(self.labels, len(delta), classes=perturbed().shape[-1])
                 check_not_probabilities(perturbed())
             value = self.search.objective(Pair(self.labels, self.clean, perturbed))
-            (gradient,) = torch.autograd.grad(value.sum(), delta)
+            uphill = gradient(value, delta)
         delta = delta.detach()
-        gradient = ball.box.inward(gradient, self.center + delta)
-        moved = ascent.step(ball, Progress(delta, value.detach(), gradient, taken, ascent.steps.most))
+        uphill = ball.box.inward(uphill, self.center + delta)
+        moved = ascent.step(ball, Progress(delta, value.detach(), uphill, taken, ascent.steps.most))
         return ball.project(moved, self.center), ascent.until(left, perturbed().detach(), self.labels)
 
 
 _Climb = Callable[[_Hill, Tensor, Tensor], Tensor]
 
 
-def _search(search: Search, climb: _Climb, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved:
+def _search(search: Search, climb: _Climb, network: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
     check_points(inputs)
+    rng = rng.by_block()
     with torch.no_grad():
         center = network.encode(inputs)
         search.ball.box.check(center)
@@ -142,7 +130,8 @@ def _search(search: Search, climb: _Climb, network: Network, inputs: Tensor, lab
         left = search.ascent.steps.draw(len(center), rng).to(center.device)
         delta = search.ball.project(search.ascent.start(search.ball, center, rng), center)
         delta = climb(_Hill(search, network, labels, center, clean), delta, left)
-        return Moved(search.ascent.share(delta, rng), search.ball.norm(delta))
+        kept = search.ascent.share(delta, rng)
+        return Perturbed(center + kept, kept, search.ball.norm(delta))
 
 
 def _climb(hill: _Hill, delta: Encoded, left: StepCounts) -> Encoded:
@@ -174,15 +163,3 @@ def climb_masked(hill: _Hill, delta: Encoded, left: StepCounts) -> Encoded:
 def _without_gradient(network: Network, center: Encoded) -> MemberLogits:
     with torch.no_grad():
         return network.logits(center)
-
-
-@contextmanager
-def _without_parameter_gradients(network: Network) -> Iterator[None]:
-    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    for parameter in trained:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in trained:
-            parameter.requires_grad_(True)

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from widemargin.perturb.apgd import check_counts
-from widemargin.perturb.attack import Classifier, Noise
-from widemargin.perturb.balls import L1, Ball, Linf
+from widemargin.perturb.attack import Classifier, Perturbed, perturbed
+from widemargin.perturb.balls import Ball
 from widemargin.perturb.losses import margin
 from widemargin.perturb.patches import FirstLayers, Window, cut_open
 from widemargin.perturb.rows import among, per_row, wrong
+from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Labels, Points
 
 # Andriushchenko et al. (2020), section 3: the share of an image in a square, halved after these of 10,000 queries.
@@ -43,17 +44,19 @@ class Square:
 
     def __post_init__(self) -> None:
         check_counts(self, queries=self.queries)
+        if self.ball.p not in (1, 2, math.inf):
+            raise ValueError(f"Square knows the norms linf, l2 and l1, got {self.ball!r}: leave it out for this norm")
 
     @property
     def name(self) -> str:
         return "square"
 
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
         found = inputs.clone()
         # Written into from inside, `found` stays an ordinary tensor.
-        with torch.inference_mode(), cut_open(classify, inputs) as first:
-            _search(self, classify, first, inputs, labels, noise.of("square"), found)
-        return found
+        with torch.inference_mode(), cut_open(model, inputs) as first:
+            _search(self, model, first, inputs, labels, rng.by_row(len(inputs)).of("square"), found)
+        return perturbed(self.ball, inputs, found)
 
 
 @dataclass(eq=False)
@@ -90,16 +93,16 @@ def _search(
     first: FirstLayers | None,
     inputs: Points,
     labels: Labels,
-    noise: Noise,
+    rng: RowRng,
     found: Points,
 ) -> None:
     ball = attack.ball
-    now = _begun(ball, inputs, labels, noise)
+    now = _begun(ball, inputs, labels, rng)
     if first is not None:
         now.features = first.features(now.points)
     channels, height, width = now.points.shape[1:]
     # One row for all points.
-    shared = Noise(noise.seed, torch.zeros_like(labels[:1]), noise.purpose)
+    shared = RowRng(rng.seed, torch.zeros_like(labels[:1]), rng.purpose)
     draws = shared.of("places").uniform(attack.queries, 5)[0].tolist()
     everywhere = Window(slice(0, height), slice(0, width))
     tried = _Tried(torch.ones_like(labels, dtype=torch.bool), ((everywhere, now.points.clone()),), now.mass)
@@ -107,12 +110,12 @@ def _search(
         if draw is not None:
             turn = (query - 1) % _DRAWN_AT_ONCE
             if turn == 0:
-                now.signs = noise.at(now.row).signs(_DRAWN_AT_ONCE, channels, draw=query).to(now.points)
+                now.signs = rng.at(now.row).signs(_DRAWN_AT_ONCE, channels, draw=query).to(now.points)
             share = _share(query - 1, attack.queries)
             signs = now.signs[:, turn, :, None, None]
             tried = (
                 _try_corner(now, share, draw, signs)
-                if isinstance(ball, Linf)
+                if ball.p == math.inf
                 else _try_shift(ball, now, share, draw, signs)
             )
         changes = _written(first, now, tried)
@@ -155,18 +158,18 @@ def _judged(
     return out
 
 
-def _begun(ball: Ball, inputs: Points, labels: Labels, noise: Noise) -> _State:
+def _begun(ball: Ball, inputs: Points, labels: Labels, rng: RowRng) -> _State:
     image = inputs.shape if inputs.ndim == 4 else (len(inputs), 1, 1, inputs[0].numel())
     flat = inputs.reshape(image).contiguous()
     down, up = (side.expand_as(inputs).reshape(image) for side in ball.box.room(inputs))
-    if isinstance(ball, Linf):
+    if ball.p == math.inf:
         low, high = flat + down.clamp_min(-ball.radius), flat + up.clamp_max(ball.radius)
         # Stripes from top to bottom; of a row, every feature its own.
-        points = torch.where(noise.signs(image[1], 1, image[3], draw=0) > 0, high, low)
+        points = torch.where(rng.signs(image[1], 1, image[3], draw=0) > 0, high, low)
         mass = torch.zeros_like(labels, dtype=flat.dtype)
     else:
         low, high = flat + down, flat + up
-        delta = _tiles(ball, flat, noise)
+        delta = _tiles(ball, flat, rng)
         points = (flat + delta).clamp(low, high)
         mass = _mass(points - flat, _power(ball)).flatten(1).sum(1)
     row = torch.arange(len(labels), device=labels.device)
@@ -208,7 +211,7 @@ def _try_shift(ball: Ball, now: _State, share: float, draw: list[float], signs: 
 
 
 def _power(ball: Ball) -> int:
-    return 1 if isinstance(ball, L1) else 2
+    return 1 if ball.p == 1 else 2
 
 
 def _mass(delta: Tensor, power: int) -> Tensor:
@@ -253,13 +256,13 @@ def _bump(height: int, width: int, power: int) -> Tensor:
     return steps.flip(0).cumsum(0).flip(0)[ring]
 
 
-def _tiles(ball: Ball, flat: Tensor, noise: Noise) -> Tensor:
+def _tiles(ball: Ball, flat: Tensor, rng: RowRng) -> Tensor:
     """The first guess: bumps side by side, each of its own sign, as long as the radius."""
     _, channels, height, width = flat.shape
     side = max((width if height == 1 else min(height, width)) // _TILES, 1)
     tall = min(side, height)
     down, across = height // tall, width // side
-    signs = noise.signs(channels, down, across, draw=0).to(flat)
+    signs = rng.signs(channels, down, across, draw=0).to(flat)
     bumps = _two_bumps(tall, side, _power(ball), False).to(flat).repeat(down, across)
     tiles = signs.repeat_interleave(tall, 2).repeat_interleave(side, 3) * bumps
     top, left = (height - down * tall) // 2, (width - across * side) // 2

@@ -45,8 +45,8 @@ def _autoattack(audit: Audit) -> str:
 def _unattacked(audit: Audit) -> Report:
     """What is left where attacks would make no sense."""
     summary = (
-        f"{audit.too_short} {audit.name} on {audit.data}: {_percent(audit.clean.fraction)} of {audit.n:,} test points are "
-        "classified correctly. Nothing was attacked, so nothing is known of its robustness."
+        f"{audit.too_short} {audit.name} on {audit.data}: {_percent(audit.clean.fraction)} of {audit.n:,} test points "
+        "are classified correctly. Nothing was attacked, so nothing is known of its robustness."
     ).lstrip()
     return Report(f"Audit of {audit.name}", summary, " ".join(audit.notes), _remarks(audit), (), ())
 

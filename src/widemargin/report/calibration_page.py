@@ -146,7 +146,7 @@ def _histograms(calibrated: Calibrated) -> Picture:
     by = calibrated.doubts.by
     figure, (line,) = panels(1, len(by), size=3.0)
     for panel, (name, doubt) in zip(line, by.items(), strict=True):
-        groups = {"correct": doubt.right, "misclassified": doubt.wrong, **doubt.outside}
+        groups = {"correct": doubt.correct, "misclassified": doubt.misclassified, **doubt.ood}
         shown = {group: _readable(name, values) for group, values in groups.items() if len(values)}
         edges = np.histogram_bin_edges(np.concatenate(list(shown.values())), 30)
         for colour, (group, values) in zip(cycle(COLOURS), shown.items(), strict=False):

@@ -17,8 +17,8 @@ from widemargin.data.batches import batches, updates_per_epoch
 from widemargin.data.checks import check_known_labels, check_labels
 from widemargin.data.dataset import Examples
 from widemargin.method import Method
+from widemargin.perturb.attack import Perturbed
 from widemargin.perturb.objectives import Pair, clean_loss
-from widemargin.perturb.search import Moved
 from widemargin.rng import Rng
 from widemargin.shapes import Labels, Points
 from widemargin.training.plan import Plan, set_lr
@@ -49,13 +49,13 @@ class Step(nn.Module):
         self.method = method
         self.processes = processes
 
-    def forward(self, inputs: Points, labels: Labels, moved: Moved | None, shard: Shard) -> Tensor:
+    def forward(self, inputs: Points, labels: Labels, moved: Perturbed | None, shard: Shard) -> Tensor:
         replicas = self.network.replicas
         if moved is None:
             logits = cache(lambda: self.network.logits(self.network.encode(inputs)))
             mean = clean_loss(Pair(labels, logits, logits)).mean()
             return mean * replicas * shard.weight + self.network.penalty()
-        weights = shard.of(self.method.weights(self.processes.gathered(moved.way, shard), replicas))
+        weights = shard.of(self.method.weights(self.processes.gathered(moved.distance, shard), replicas))
         return self.method.loss(self.network, inputs, labels, moved, weights * shard.among)
 
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from widemargin.measure.certified.layers import Constants, Interval, Rows, Window, sliced
-from widemargin.perturb.balls import L1, L2, Ball, Linf
+from widemargin.perturb.balls import Ball
 
 _NEWTON_STEPS = 30
 _NEWTON_PRECISION = 1e-9
-_DUAL: dict[type, float] = {Linf: 1, L2: 2, L1: inf}
+_DUAL: dict[float | None, float] = {inf: 1, 2: 2, 1: inf}
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,14 +29,14 @@ class Region:
 
     @staticmethod
     def around(point: Tensor, ball: Ball) -> Region:
-        """In double precision, so that only the network's rounding matters."""
-        if type(ball) not in _DUAL:
+        """In double precision: what is left to worry about is then the network's own rounding."""
+        if ball.p not in _DUAL:
             raise ValueError(f"a certificate is for a ball of Linf, L2 or L1, got {ball!r}")
         center = point[None].detach().double()
         down, up = ball.box.room(center)
         # Points may be outside by a rounding error.
         down, up = (side.expand_as(center) for side in (down.clamp_max(0), up.clamp_min(0)))
-        return Region(center, down, up, _DUAL[type(ball)], float(ball.radius))
+        return Region(center, down, up, _DUAL[ball.p], float(ball.radius))
 
     def of_radius(self, radius: float) -> Region:
         return replace(self, radius=radius)

@@ -1,6 +1,6 @@
 """Is this robustness real?  Each diagnosis looks for one way in which attacks fail, and answers with evidence."""
 
-from widemargin.measure.diagnostics.attacks import PGD, broken_by
+from widemargin.measure.diagnostics.attacks import broken_by
 from widemargin.measure.diagnostics.finding import Finding, failed_finding, sentence_of
 from widemargin.measure.diagnostics.gradients import gradients, loss_surface
 from widemargin.measure.diagnostics.sanity import inputs_in_box, modes, probabilities, randomness
@@ -13,11 +13,11 @@ from widemargin.measure.diagnostics.strength import (
     stood_in,
     transfer,
 )
-from widemargin.measure.diagnostics.suite import DIAGNOSES, all_findings
+from widemargin.measure.diagnostics.suite import DIAGNOSES, Diagnosis, all_findings
 
 __all__ = [
     "DIAGNOSES",
-    "PGD",
+    "Diagnosis",
     "Finding",
     "all_findings",
     "black_box",

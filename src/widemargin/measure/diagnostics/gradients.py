@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from widemargin.data.dataset import Examples
 from widemargin.measure.accuracy import BATCH_SIZE, fraction, iter_batches
-from widemargin.measure.diagnostics.attacks import slope_of, stepped
 from widemargin.measure.diagnostics.finding import FLAT, Finding, graded, worst_of
 from widemargin.measure.diagnostics.observe import observed, raw_answers
+from widemargin.perturb.attack import Classifier
 from widemargin.perturb.balls import Ball
-from widemargin.perturb.losses import CrossEntropy, Loss, Margin
+from widemargin.perturb.gradient import slope_or_flat
+from widemargin.perturb.objectives import Objective, height, margin_loss, perturbed_loss
+from widemargin.perturb.pgd import stepped
 from widemargin.shapes import Encoded, Labels, LogProbs, PerSample, Points
 from widemargin.uncertainty.network import Network
 
@@ -35,12 +38,13 @@ def gradients(network: Network, examples: Examples) -> Finding:
     rows = []
     with observed(network):
         for _, inputs, labels in iter_batches(examples, BATCH_SIZE):
-            height, slope = slope_of(network, inputs, labels, Margin())
-            steepness, of_ce = _length(slope), _length(slope_of(network, inputs, labels, CrossEntropy())[1])
-            flat = ~(height.abs() <= _DIAMETERS * max(diameter, 1e-30) * steepness)
+            margin, slope = _slope_of(network, inputs, labels, margin_loss)
+            steepness, of_ce = _length(slope), _length(_slope_of(network, inputs, labels, perturbed_loss)[1])
+            flat = ~(margin.abs() <= _DIAMETERS * max(diameter, 1e-30) * steepness)
             saturated = (steepness > 0) & (of_ce < torch.finfo(inputs.dtype).eps * steepness)
             members = [
-                _length(slope_of(_Member(network, m), inputs, labels, Margin())[1]) for m in _members(network, inputs)
+                _length(_slope_of(_Member(network, m), inputs, labels, margin_loss)[1])
+                for m in _members(network, inputs)
             ]
             of_member = (torch.stack(members) == 0).any(0)
             rows.append(torch.stack([steepness == 0, of_ce == 0, flat, saturated, of_member]))
@@ -79,7 +83,7 @@ def loss_surface(network: Network, examples: Examples, ball: Ball) -> Finding:
     with observed(network):
         for _, inputs, labels in iter_batches(examples, BATCH_SIZE):
             rows.append(
-                torch.stack([_stuck(network, inputs, labels, ball, loss) for loss in (CrossEntropy(), Margin())])
+                torch.stack([_stuck(network, inputs, labels, ball, loss) for loss in (perturbed_loss, margin_loss)])
             )
             with torch.no_grad():
                 sure.append(network(inputs).amax(1).exp())
@@ -99,14 +103,18 @@ def loss_surface(network: Network, examples: Examples, ball: Ball) -> Finding:
     )
 
 
-def _stuck(network: Network, inputs: Points, labels: Labels, ball: Ball, loss: Loss) -> Tensor:
-    here, slope = slope_of(network, inputs, labels, loss)
+def _stuck(network: Network, inputs: Points, labels: Labels, ball: Ball, loss: Objective) -> Tensor:
+    here, slope = _slope_of(network, inputs, labels, loss)
     stuck = torch.ones_like(labels, dtype=torch.bool)
     with torch.no_grad():
         for length in _LENGTHS:
             there = stepped(ball, inputs, inputs, slope, length * ball.radius)
-            stuck &= ~(loss(network(there), labels) > here)
+            stuck &= ~(height(loss, network(there), labels) > here)
     return stuck
+
+
+def _slope_of(classify: Classifier, inputs: Points, labels: Labels, loss: Objective) -> tuple[PerSample, Encoded]:
+    return slope_or_flat(classify, inputs, partial(height, loss, labels=labels))
 
 
 def _length(slope: Encoded) -> PerSample:

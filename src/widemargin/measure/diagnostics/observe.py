@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from widemargin.data.dataset import Examples
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
-from widemargin.measure.autoattack import frozen
+from widemargin.perturb.frozen import frozen
 from widemargin.shapes import MemberLogits, Points
 from widemargin.uncertainty.network import Network
 

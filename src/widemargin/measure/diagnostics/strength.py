@@ -12,7 +12,6 @@ from widemargin.data.dataset import Examples
 from widemargin.measure.accuracy import BATCH_SIZE, fraction, iter_batches
 from widemargin.measure.diagnostics.attacks import (
     MANY_STEPS,
-    PGD,
     Broken,
     broken_at,
     broken_by,
@@ -22,6 +21,7 @@ from widemargin.measure.diagnostics.attacks import (
 from widemargin.measure.diagnostics.finding import Finding, graded, worst_of
 from widemargin.measure.diagnostics.observe import labels_of, observed
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.pgd import PGD
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.predictive import is_correct
 
@@ -100,7 +100,7 @@ def _whole(ball: Ball, examples: Examples) -> Ball:
     width = (up - down).expand_as(points[:1])
     spread = points.amax(0, keepdim=True) - points.amin(0, keepdim=True)
     radius = float(ball.norm(torch.where(width.isfinite(), width, spread)))
-    return replace(ball, radius=radius)  # type: ignore[type-var]
+    return replace(ball, radius=radius)
 
 
 def black_box(white: Mapping[str, Broken], black: Mapping[str, Broken]) -> Finding:

@@ -1,0 +1,79 @@
+"""Projected gradient descent from the clean point, of which the highest place counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from widemargin.perturb.apgd import check_counts
+from widemargin.perturb.attack import Classifier, Perturbed, perturbed
+from widemargin.perturb.balls import Ball
+from widemargin.perturb.gradient import slope_or_flat
+from widemargin.perturb.losses import likeliest_others
+from widemargin.perturb.objectives import Objective, height, margin_loss, target_margin
+from widemargin.rng import AnyRng
+from widemargin.shapes import Encoded, Labels, Points
+from widemargin.uncertainty.predictive import is_correct
+
+
+@dataclass(frozen=True)
+class PGD:
+    """Steepest steps on the margin of the logits from the clean point, 2.5 radii in all: nothing random helps it.
+
+    With `targets`, towards each of so many of the likeliest other classes in turn instead of the best at each step.
+    """
+
+    ball: Ball
+    steps: int
+    targets: int = 0
+    loss: Objective = margin_loss
+    """What is climbed without targets."""
+
+    def __post_init__(self) -> None:
+        check_counts(self, steps=self.steps)
+
+    @property
+    def name(self) -> str:
+        return f"pgd-{self.steps}" + (f" ({self.targets} targets)" if self.targets else "")
+
+    def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        points = self._untargeted(model, inputs, labels) if self.targets == 0 else self._targeted(model, inputs, labels)
+        return perturbed(self.ball, inputs, points)
+
+    def _untargeted(self, model: Classifier, inputs: Points, labels: Labels) -> Points:
+        return self._climbed(model, inputs, labels, self.loss)
+
+    def _targeted(self, model: Classifier, inputs: Points, labels: Labels) -> Points:
+        with torch.no_grad():
+            answers = model(inputs)
+        points, left = inputs.clone(), is_correct(answers, labels)
+        for targets in likeliest_others(answers, labels, min(self.targets, answers.shape[1] - 1)).unbind(1):
+            rows = left.nonzero()[:, 0]
+            if len(rows) == 0:
+                break
+            points[rows] = self._climbed(model, inputs[rows], labels[rows], target_margin, targets[rows])
+            with torch.no_grad():
+                left[rows] = is_correct(model(points[rows]), labels[rows])
+        return points
+
+    def _climbed(
+        self, model: Classifier, inputs: Points, labels: Labels, loss: Objective, targets: Labels | None = None
+    ) -> Points:
+        best, here = torch.full((len(inputs),), -torch.inf, device=inputs.device), inputs
+        points = inputs.clone()
+        for step in range(self.steps + 1):
+            value, uphill = slope_or_flat(model, here, partial(height, loss, labels=labels, targets=targets))
+            # An answer that is not a number is wrong, so no place is better.
+            better = (value := value.nan_to_num(torch.inf)) > best
+            points[better], best = here[better], torch.maximum(best, value.to(best))
+            if step < self.steps:
+                here = stepped(self.ball, inputs, here, uphill, 2.5 * self.ball.radius / self.steps)
+        return points
+
+
+def stepped(ball: Ball, inputs: Points, points: Points, uphill: Encoded, length: float) -> Points:
+    """One steepest step within ball and box."""
+    step = length * ball.steepest(ball.box.inward(uphill, points))
+    return inputs + ball.project(points + step - inputs, inputs)
