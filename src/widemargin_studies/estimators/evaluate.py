@@ -72,7 +72,9 @@ def _trained(task: PreparedRun, tick: Tick) -> float:
 
 
 def _judge(network: Network, task: PreparedRun, seconds: float, trial: Trial, row: Row, store: Store) -> None:
-    if isinstance(task.train, Dataset):
+    if task.test is None:
+        # Point sets have no test split.
+        assert isinstance(task.train, Dataset)
         numbers, arrays = judged_in_the_plane(network, task.train, drawn=row[1] == ENTROPY)
     else:
         assert isinstance(task.test, Dataset)
