@@ -1,5 +1,8 @@
+import json
+import re
 import subprocess
 import sys
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -49,3 +52,65 @@ def test_the_installed_command_runs() -> None:
     done = widemargin("version")
     assert done.returncode == 0
     assert done.stdout.strip() == __import__("widemargin").__version__
+
+
+def test_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["--version"])
+    assert capsys.readouterr().out.strip() == __import__("widemargin").__version__
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "sentence"),
+    [
+        (ValueError("x must hold"), 2, "widemargin: x must hold"),
+        (
+            FileNotFoundError(2, "No such file", "there"),
+            2,
+            "widemargin: there cannot be read or written (No such file)",
+        ),
+        (MemoryError(), 2, "widemargin: this computer has not enough memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "widemargin: this computer has not enough"),
+        (BrokenProcessPool(), 1, "widemargin: a worker process was killed"),
+        (KeyboardInterrupt(), 130, "widemargin: stopped"),
+    ],
+)
+def test_exit_codes(
+    problem: BaseException,
+    code: int,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(self: object, console: object) -> None:
+        raise problem
+
+    monkeypatch.setattr("widemargin.cli.verbs.zoo.Zoo.__call__", fail)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["zoo"])
+    assert end.value.code == code
+    assert capsys.readouterr().err.startswith(sentence)
+
+
+def test_an_error_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: object, console: object) -> None:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr("widemargin.cli.verbs.zoo.Zoo.__call__", fail)
+    with pytest.raises(RuntimeError, match="ours"):
+        cli.main(["zoo"])
+
+
+def test_the_document_names_every_verb_code_and_json_key(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[1] / "docs/command-line.md").read_text()
+    assert set(re.findall(r"^\| (\d+) \|", text, re.MULTILINE)) == {"0", "1", "2", "130", "143"}
+    for verb, kind in cli.VERBS.items():
+        if verb == "version":
+            continue
+        assert re.search(rf"`{verb}\b", text)
+        kinds = kind.values() if isinstance(kind, dict) else [kind]
+        if any(hasattr(one, "json") for one in kinds):
+            assert re.search(rf"^\|[^|]*`{verb}\b", text.partition("## JSON")[2], re.MULTILINE)
+    cli.main(["zoo", "--json"])
+    networks = json.loads(capsys.readouterr().out)["networks"]
+    for key in {key for network in networks for key in network}:
+        assert f"`{key}`" in text

@@ -9,7 +9,7 @@ import torch
 
 from test_cli_train import refused, widemargin
 from widemargin.auditing.config import AuditConfig
-from widemargin.cli.audit import _own_folder
+from widemargin.cli.audit import _free_folder
 from widemargin.cli.inputs import folder_for
 from widemargin.data.local import LocalData, Npz
 from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis
@@ -211,6 +211,24 @@ def test_features_have_one_interval_or_each_its_own(norm: str) -> None:
 
 
 @pytest.mark.usefixtures("_quick")
+def test_an_audit_for_programs_and_for_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "audit run --eps 8/255 .1 .2 .3 .4 .5 --points 6"
+    widemargin(f"{words} --json")
+    content = json.loads(capsys.readouterr().out)
+    assert content == json.loads(Path("run/audit.json").read_text())
+    assert [one["eps"] for one in content["robust"]] == [8 / 255, 0.1, 0.2, 0.3, 0.4, 0.5]
+    monkeypatch.setenv("COLUMNS", "80")
+    widemargin(words)
+    lines = capsys.readouterr().out.splitlines()
+    paths = [line for line in lines if line.startswith("  run/")]
+    assert max(len(line) for line in lines if line not in paths) <= 80
+    assert any("linf 8/255" in line for line in lines)
+    assert any("Accuracy under AutoAttack" in line for line in lines)
+
+
+@pytest.mark.usefixtures("_quick")
 def test_files_of_one_name_in_two_folders_are_kept_apart() -> None:
     for number, folder in enumerate(("a", "b")):
         Path(folder).mkdir()
@@ -264,10 +282,10 @@ def test_an_audit_of_before_is_known_by_the_name_of_its_data(tmp_path: Path) -> 
     usual = tmp_path / "model"
     usual.mkdir()
     (usual / "audit.json").write_text('{"version": 4, "data": "digits"}')
-    assert _own_folder(usual, "digits", "1a2b3c4d5e", apart=False) == usual
-    assert _own_folder(usual, "mnist", "1a2b3c4d5e", apart=False) == usual / "on-mnist"
+    assert _free_folder(usual, "digits", "1a2b3c4d5e", apart=False) == usual
+    assert _free_folder(usual, "mnist", "1a2b3c4d5e", apart=False) == usual / "on-mnist"
     (usual / "on-mnist").mkdir()
     (usual / "on-mnist" / "audit-l2.json").write_text('{"data": "mnist", "data_digest": "another"}')
-    assert _own_folder(usual, "mnist", "1a2b3c4d5e", apart=False) == usual / "on-mnist-1a2b3c4d"
+    assert _free_folder(usual, "mnist", "1a2b3c4d5e", apart=False) == usual / "on-mnist-1a2b3c4d"
     (usual / "audit.json").write_text('{"version": 4, "da')
-    assert _own_folder(usual, "digits", "1a2b3c4d5e", apart=False) == usual, "nothing is lost with a damaged one"
+    assert _free_folder(usual, "digits", "1a2b3c4d5e", apart=False) == usual, "nothing is lost with a damaged one"

@@ -54,6 +54,10 @@ def test_calibrate_some_points_of_a_file(capsys: pytest.CaptureFixture[str]) -> 
     assert (written["n"], written["members"]) == (50, 1)
     assert list(written["auroc"]) == ["entropy", "variation ratio", "gap"]
     capsys.readouterr()
+    widemargin("calibrate model.pt2 --data digits --points 50 --json")
+    told = capsys.readouterr()
+    assert json.loads(told.out) == written
+    assert "calibration.json" in told.err
     assert "needs --data" in refused("calibrate model.pt2", capsys)
     assert "--points must be at least 1, got 0" in refused("calibrate here --points 0", capsys)
     assert "--outside must name other examples than --data" in refused("calibrate here --outside digits", capsys)

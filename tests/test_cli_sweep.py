@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import shlex
@@ -83,6 +84,13 @@ def test_the_same_command_goes_on_and_does_nothing_twice(capsys: pytest.CaptureF
     assert said.split("Sweep:")[1] == first
     widemargin(f"{SHORT} --trials 3")
     assert capsys.readouterr().out.count("in all:") == 1
+    widemargin(f"{SHORT} --trials 3 --json")
+    content = json.loads(capsys.readouterr().out)
+    assert content.keys() == {"title", "attack", "searched", "trials", "chosen", "validated", "test"}
+    assert content["attack"] == "PGD-10 linf 0.1"
+    assert content["searched"]["alpha"] == {"low": 0.02, "high": 0.2, "log": True, "whole": False}
+    robust = {trial["number"]: trial["robust"] for trial in content["trials"] if trial["state"] == "complete"}
+    assert robust[content["chosen"]] == max(robust.values())
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 

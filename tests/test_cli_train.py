@@ -1,5 +1,6 @@
 import inspect
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,8 @@ def test_train_go_on_list_and_export(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert yaml.safe_load((folder / "run.yaml").read_text())["key"] == folder.name
     said = capsys.readouterr().out
     assert "epoch 1: clean" in said
-    assert "test: clean" in said
+    assert re.search(r"test: clean [\d.]+ %, robust [\d.]+ % \(PGD-10 linf 0.1\)", said)
+    assert f"Next: widemargin audit {folder.relative_to(tmp_path)} --eps 0.1" in said
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     widemargin(f"train {UDP} --epochs 2")
     widemargin(f"resume {folder.name}")

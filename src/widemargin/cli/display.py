@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,16 @@ def say(console: Console, line: str) -> None:
 
 def print_json(content: Mapping[str, Any]) -> None:
     """On standard output, whatever else is said elsewhere."""
-    print(json.dumps(content, indent=2, allow_nan=False, default=str))
+    print(json.dumps(_finite(content), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity and no NaN: they become null."""
+    if isinstance(value, Mapping):
+        return {str(name): _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class _Rate(ProgressColumn):
