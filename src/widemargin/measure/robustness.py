@@ -8,6 +8,7 @@ from widemargin.data.dataset import Examples, row_numbers
 from widemargin.measure.accuracy import BATCH_SIZE, Mask, fraction, iter_batches
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.frozen import frozen
 from widemargin.perturb.objectives import (
     Objective,
     clean_entropy,
@@ -26,7 +27,7 @@ from widemargin.perturb.objectives import (
 from widemargin.perturb.search import Search
 from widemargin.rng import RowRng
 from widemargin.uncertainty.input_space import InputSpace
-from widemargin.uncertainty.network import Network, in_eval_mode
+from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.predictive import is_correct
 
 _NO_ATTACK: tuple[Objective, ...] = (
@@ -61,7 +62,7 @@ def robust(
     _check_attack(attack, restarts)
     whole = InputSpace(network)
     found = []
-    with in_eval_mode(network):
+    with frozen(network):
         for numbers, inputs, labels in iter_batches(examples, rows):
             with torch.no_grad():
                 standing = is_correct(whole(inputs), labels)
