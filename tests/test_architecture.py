@@ -23,6 +23,8 @@ ORDER = [
     {"widemargin", "workers"},
     {"ray_tasks"},
     {"report"},
+    {"audit_report"},
+    {"api"},
     {"cli"},
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}

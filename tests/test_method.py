@@ -1,5 +1,8 @@
+from dataclasses import dataclass
+
 import pytest
 import torch
+from torch import Tensor, nn
 
 import widemargin as wm
 from widemargin import BoundaryWeights, SelfScaledBoundaryWeights, UniformWeights
@@ -40,7 +43,7 @@ def test_parts_of_a_batch_with_their_weights_in_it_make_up_its_loss(weight: Weig
     way = moved.norm(dim=1)
     weights = method.weights(way)
     parts = [
-        method.loss(
+        method.loss_at(
             network,
             inputs[rows],
             labels[rows],
@@ -49,7 +52,7 @@ def test_parts_of_a_batch_with_their_weights_in_it_make_up_its_loss(weight: Weig
         )
         for rows in (slice(0, 2), slice(2, 5))
     ]
-    torch.testing.assert_close(sum(parts), method.loss(network, inputs, labels, Perturbed(inputs + moved, moved, way)))
+    torch.testing.assert_close(sum(parts), method.loss_at(network, inputs, labels, Perturbed(inputs + moved, moved, way)))
 
 
 @pytest.mark.parametrize(
@@ -108,3 +111,107 @@ def test_the_entropy_itself_leaves_confident_points_where_they_are() -> None:
     for method, moves in ((ours, True), (climbing_entropy(ours), False)):
         delta = method.perturb(network, points, torch.tensor([1]), wm.Rng.seeded(0)).delta
         assert bool((delta != 0).any()) == moves
+
+
+X, Y = torch.rand(16, 3, generator=torch.Generator().manual_seed(0)), torch.arange(16, dtype=torch.int32) % 3
+BALL = wm.Linf(0.2)
+
+
+def small(*more: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, 6), nn.ReLU(), *more, nn.Linear(6, 3))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        wm.standard(),
+        wm.pgd(BALL, alpha=0.05, steps=3),
+        wm.udpr(BALL, alpha=0.05, steps=5, weight=0.5),
+        wm.trades(BALL, alpha=0.05, steps=3, weight=2.0),
+        wm.udp_near(BALL, alpha=0.05, steps=3, scale=0.1),
+        wm.vat(BALL, weight=1.0),
+    ],
+    ids=["standard", "pgd", "udpr", "trades", "udp_near", "vat"],
+)
+def test_a_loop_of_ones_own_trains_as_ours_does(method: wm.Method) -> None:
+    theirs, ours = small(), small()
+    ours.load_state_dict(theirs.state_dict())
+    optimizer = torch.optim.Adam(theirs.parameters(), lr=0.01, fused=True)
+    losses = []
+    for update in range(4):
+        optimizer.zero_grad()
+        loss = method.loss(theirs, X, Y, rng=wm.Rng.seeded(5, purpose=f"update {update}"))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    records = wm.train(ours, (X, Y), method, wm.Plan(wm.Updates(4), wm.Adam(0.01)), seed=5)
+    assert losses == [record.loss for record in records]
+    assert all(torch.equal(a, b) for a, b in zip(theirs.parameters(), ours.parameters(), strict=True))
+
+
+def test_chance_follows_torch_and_goes_on_from_call_to_call() -> None:
+    model, method = small(), wm.udp(BALL, alpha=0.1, steps=10)
+    torch.manual_seed(7)
+    first, second = (method.loss(model, X, Y).item() for _ in range(2))
+    assert first != second
+    torch.manual_seed(7)
+    assert [first, second] == [method.loss(model, X, Y).item() for _ in range(2)]
+    own = [torch.Generator().manual_seed(1) for _ in range(2)]
+    assert method.loss(model, X, Y, rng=own[0]).item() == method.loss(model, X, Y, rng=own[1]).item()
+    assert method.loss(model, X, Y, rng=own[0]).item() != method.loss(model, X, Y, rng=torch.Generator()).item()
+    # A generator of one's own leaves torch's alone.
+    before = torch.get_rng_state()
+    method.loss(model, X, Y, rng=own[0])
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_loss_leaves_modes_buffers_and_gradients_as_they_are() -> None:
+    model = small(nn.BatchNorm1d(6), nn.Dropout(0.2))
+    model[2].eval()
+    names, modes = list(model.state_dict()), [part.training for part in model.modules()]
+    statistics = model[2].running_mean.clone()
+    loss = wm.udp(BALL, alpha=0.05, steps=3).loss(model, X, Y)
+    assert list(model.state_dict()) == names
+    assert [part.training for part in model.modules()] == modes
+    assert torch.equal(model[2].running_mean, statistics)
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_gradients_reach_what_made_the_inputs() -> None:
+    features = X.clone().requires_grad_()
+    wm.udpr(wm.Linf(0.2, wm.OPEN), alpha=0.05, steps=3, weight=1.0).loss(small(), features, Y).backward()
+    assert features.grad is not None
+    assert features.grad.abs().sum() > 0
+
+
+def test_members_that_are_drawn_are_others_in_every_call() -> None:
+    network = wm.MCDropout(wm.at_input(small(nn.Dropout(0.5))), draws=3)
+    seen = []
+
+    @dataclass(frozen=True)
+    class Looking:
+        def __call__(self, network: wm.Network, inputs: Tensor, labels: Tensor, rng: wm.Rng) -> Perturbed:
+            network.eval()
+            seen.append(network.logits(network.encode(inputs)).detach())
+            network.train()
+            return Perturbed(inputs, torch.zeros_like(inputs), torch.zeros(len(inputs)))
+
+    method, rng = wm.Method(Looking(), wm.clean_loss), wm.Rng.seeded(0)
+    for _ in range(2):
+        method.loss(network, X, Y, rng=rng)
+    network.eval()
+    assert not torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[0], network.logits(X))
+
+
+def test_labels_may_be_left_out_where_none_are_needed() -> None:
+    model = small()
+    loss = wm.udp_consistency(BALL, alpha=0.05, steps=3, weight=1.0).loss(model, X)
+    loss.backward()
+    assert model[0].weight.grad.abs().sum() > 0
+    with pytest.raises(
+        ValueError, match=r"since it descends perturbed_loss: .* such as wm.udp_consistency"
+    ):
+        wm.udp(BALL, alpha=0.05, steps=3).loss(model, X)

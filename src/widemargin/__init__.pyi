@@ -1,5 +1,6 @@
 """All public names and where they live: the one list from which `__init__.py` finds them."""
 
+from .api import accuracy, attack, audit, calibration, certify, margins, predict, robust_accuracy, train
 from .data.augment import CropFlip
 from .data.checks import UNLABELLED
 from .data.dataset import Dataset, Splits
@@ -7,7 +8,6 @@ from .data.images import ImageSet
 from .data.local import ImageFolder, LocalData, Npz, Table
 from .data.toy import LMS5, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
 from .io.load import load
-from .measure.accuracy import accuracy
 from .measure.calibration import (
     UNCERTAINTIES,
     Bins,
@@ -15,14 +15,13 @@ from .measure.calibration import (
     Detection,
     UncertaintyReport,
     UncertaintyScores,
-    calibration,
     misclassification_detection,
     ood_detection,
     reliability,
     uncertainty_report,
 )
-from .measure.margin import Margins, margins
-from .measure.robustness import pgd_attack, robust_accuracy
+from .measure.margin import Margins
+from .measure.robustness import pgd_attack
 from .method import BoundaryWeights, Method, SelfScaledBoundaryWeights, UniformWeights, as_published
 from .networks.lenet import LeNet
 from .networks.mlp import MLP, MLPSpec
@@ -107,7 +106,7 @@ from .runs.run import (
     Validation,
 )
 from .runs.runner import Outcome
-from .training.loop import Diverged, Record, Training, continue_training, train
+from .training.loop import Diverged, Record, Training, continue_training
 from .training.plan import (
     EMA,
     SGD,
@@ -243,8 +242,11 @@ __all__ = [
     "as_published",
     "at_input",
     "at_module",
+    "attack",
+    "audit",
     "before_head",
     "calibration",
+    "certify",
     "clean_entropy",
     "clean_loss",
     "consistency",
@@ -277,6 +279,7 @@ __all__ = [
     "perturbed_variation_ratio",
     "pgd",
     "pgd_attack",
+    "predict",
     "r_fgsm",
     "reliability",
     "robust_accuracy",

@@ -154,7 +154,7 @@ def test_all_parameters_get_finite_gradients(method: Method, members: int, build
     network = build().train()
     moved = method.perturb(network, POINTS, LABELS, Rng.seeded(1))
     with Rng.seeded(0).as_global():
-        method.loss(network, POINTS, LABELS, moved).backward()
+        method.loss_at(network, POINTS, LABELS, moved).backward()
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name

@@ -68,7 +68,7 @@ def test_delta_stays_in_ball_and_box(method: Method, setting: Setting) -> None:
 def test_all_parameters_get_finite_gradients(method: Method, setting: Setting) -> None:
     network, points, labels = setting.network(), setting.points(), setting.labels()
     moved = method.perturb(network, points, labels, Rng.seeded(0))
-    loss = method.loss(network, points, labels, moved)
+    loss = method.loss_at(network, points, labels, moved)
     loss.backward()
     assert loss.shape == ()
     for parameter in network.parameters():

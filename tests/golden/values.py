@@ -29,7 +29,7 @@ def computed(method: Method) -> dict[str, object]:
         parameter.data = _waves(*parameter.shape)
     points, labels = 0.45 + 0.45 * _waves(4, 16), torch.tensor([0, 1, 2, 0])
     moved = method.perturb(network, points, labels, Rng.seeded(0))
-    return {"loss": method.loss(network, points, labels, moved).item(), "delta": moved.delta.tolist()}
+    return {"loss": method.loss_at(network, points, labels, moved).item(), "delta": moved.delta.tolist()}
 
 
 if __name__ == "__main__":

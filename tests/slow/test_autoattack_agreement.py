@@ -25,7 +25,7 @@ def trained() -> tuple[Single, Dataset]:
         inputs, labels = parts.train[torch.randint(len(parts.train), (64,), generator=rng)]
         moved = method.perturb(network, inputs, labels, Rng.seeded(update))
         optimizer.zero_grad()
-        method.loss(network, inputs, labels, moved).backward()
+        method.loss_at(network, inputs, labels, moved).backward()
         optimizer.step()
     return network.eval(), Dataset(*parts.test[torch.arange(60)])
 

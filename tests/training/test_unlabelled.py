@@ -20,7 +20,7 @@ def network() -> wm.Single:
 def gradients(method: Method, labels: torch.Tensor) -> list[torch.Tensor]:
     own = network()
     moved = method.perturb(own, CLOUD.points, labels, Rng.seeded(3))
-    method.loss(own, CLOUD.points, labels, moved).backward()
+    method.loss_at(own, CLOUD.points, labels, moved).backward()
     return [parameter.grad for parameter in own.parameters() if parameter.grad is not None]
 
 
