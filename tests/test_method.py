@@ -211,7 +211,5 @@ def test_labels_may_be_left_out_where_none_are_needed() -> None:
     loss = wm.udp_consistency(BALL, alpha=0.05, steps=3, weight=1.0).loss(model, X)
     loss.backward()
     assert model[0].weight.grad.abs().sum() > 0
-    with pytest.raises(
-        ValueError, match=r"since it descends perturbed_loss: .* such as wm.udp_consistency"
-    ):
+    with pytest.raises(ValueError, match=r"since it descends perturbed_loss: .* such as wm.udp_consistency"):
         wm.udp(BALL, alpha=0.05, steps=3).loss(model, X)

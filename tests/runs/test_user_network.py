@@ -138,7 +138,9 @@ def test_what_cannot_be_audited_is_one_sentence(name: str, sentence: str, capsys
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-@pytest.mark.parametrize("name", ["Net", "Viewing", "Doubling", "Object", "One", "Two", "Without", "scripted", "compiled"])
+@pytest.mark.parametrize(
+    "name", ["Net", "Viewing", "Doubling", "Object", "One", "Two", "Without", "scripted", "compiled"]
+)
 def test_what_can_is_asked_for_logits_and_keeps_its_inputs(name: str) -> None:
     network, points = load_model(f"own.py:{name}").network, POINTS.clone()
     wanted = 2 * LOGITS if name == "Doubling" else LOGITS

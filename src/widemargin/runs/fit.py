@@ -44,7 +44,7 @@ def fit(
     """Train to the end of the plan, and keep the weights that are best on the validation part, if there is one.
 
     A module is trained in place, where it is or moved to `device`; a description (`LeNetSpec()`) is built with the
-    seed.  Data may be a pair (x, y) of tensors, arrays or frames, a TensorDataset, a DataLoader, a Dataset, Splits, or a
+    seed.  Data may be a pair (x, y) of tensors, arrays or frames, a TensorDataset, a DataLoader, a Dataset, Splits or a
     description of them.  With a folder `out`, an interrupted call goes on where it stopped when it is made again with
     the same arguments.
 
