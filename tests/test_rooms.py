@@ -23,10 +23,10 @@ def test_every_name_of_a_room_can_be_imported() -> None:
             assert getattr(room, name) is not None
 
 
-def test_a_name_that_two_files_define_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_two_files_define_is_not_guessed() -> None:
     twice = {name: modules for name, modules in rooms.homes("widemargin").items() if len(modules) > 1}
     name, modules = next(iter(twice.items()))
-    with pytest.raises(AttributeError, match=f"{name} is defined in {modules[0]} and in .*: import it from one of them"):
+    with pytest.raises(AttributeError, match=f"{name} is defined in {modules[0]} and in .*: import it"):
         rooms.find("widemargin", name)
 
 
@@ -36,7 +36,7 @@ def test_a_name_that_is_not_at_the_top_says_where_it_is() -> None:
         match=r"^WithBoundaryDistance is not at the top of widemargin but in a room: "
         r"from widemargin.perturb.boundary_distance import WithBoundaryDistance$",
     ):
-        _ = wm.WithBoundaryDistance
+        getattr(wm, "WithBoundaryDistance")  # noqa: B009
     with pytest.raises(AttributeError, match=r"^module 'widemargin' has no attribute 'nothing_like_it'$"):
-        _ = wm.nothing_like_it
+        getattr(wm, "nothing_like_it")  # noqa: B009
     assert not hasattr(wm, "_private")
