@@ -52,7 +52,8 @@ def test_parts_of_a_batch_with_their_weights_in_it_make_up_its_loss(weight: Weig
         )
         for rows in (slice(0, 2), slice(2, 5))
     ]
-    torch.testing.assert_close(sum(parts), method.loss_at(network, inputs, labels, Perturbed(inputs + moved, moved, way)))
+    whole = method.loss_at(network, inputs, labels, Perturbed(inputs + moved, moved, way))
+    torch.testing.assert_close(sum(parts), whole)
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,16 @@ import hashlib
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from widemargin.audit_report import AuditReport
 from widemargin.auditing import runner
-from widemargin.auditing.result import AuditConfig
+from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.target import AuditTarget
 from widemargin.data.checks import check_known_labels
 from widemargin.data.coerce import as_examples, as_labels, as_points, placed, whole
@@ -34,17 +34,16 @@ from widemargin.measure.calibration import BINS, Calibration
 from widemargin.measure.certified import Certificate, certified_radius
 from widemargin.measure.distance import distances
 from widemargin.measure.margin import Margins
-from widemargin.measure.robustness import InputSpace, pgd_attack
 from widemargin.measure.targeted import Towards
 from widemargin.method import Method, check_method
 from widemargin.perturb.apgd import APGD, TargetedAPGD, standard_targets
-from widemargin.perturb.attack import Attack, Classifier, Noise
-from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Ball, Box, Linf
+from widemargin.perturb.attack import Attack, OnInputs
+from widemargin.perturb.balls import L2, OPEN, UNIT, Ball, Box, Linf, Norm, norms
 from widemargin.perturb.fab import FAB
+from widemargin.perturb.pgd import PGD
 from widemargin.perturb.search import Search
 from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
-from widemargin.rng import Rng
 from widemargin.shapes import Labels, Points
 from widemargin.training import loop
 from widemargin.training.loop import Record
@@ -54,8 +53,6 @@ from widemargin.uncertainty.prediction import Prediction, predicted
 from widemargin.uncertainty.wrap import as_network, device_of, dtype_of, on_device
 
 Device = torch.device | str | None
-Norm = Literal["linf", "l2", "l1"] | type[Linf] | type[L2] | type[L1]
-_NORMS: dict[str, Callable[[float, Box], Ball]] = {ball.__name__.lower(): ball for ball in (Linf, L2, L1)}
 _TRIED = 16
 """Points on which a model is tried before anything long begins."""
 _PGD_STEPS = 40
@@ -114,7 +111,7 @@ def robust_accuracy(
 
 
 def margins(
-    model: nn.Module, data: Any, norm: Norm = "l2", box: Box | None = None, seed: int = 0, device: Device = None
+    model: nn.Module, data: Any, norm: str | Norm = "l2", box: Box | None = None, seed: int = 0, device: Device = None
 ) -> Margins:
     """Each point's distance to the decision boundary.
 
@@ -122,16 +119,17 @@ def margins(
     nearest place that minimum-norm attacks found, an upper bound.  Without a `box` it is [0, 1] for images.
     """
     network, examples = _ready(model, data, device)
-    dataset, named = whole(examples), _norm_name(norm)
-    if box is None and dataset.stored.ndim == 2 and dataset.stored.shape[1] == 2 and named != "l1":
-        return planar.margins(network, dataset, p=2.0 if named == "l2" else math.inf)
-    ball: Any = _NORMS[named]
+    dataset, ball = whole(examples), _norm(norm)
+    if box is None and dataset.stored.ndim == 2 and dataset.stored.shape[1] == 2 and ball in (L2, Linf):
+        return planar.margins(network, dataset, p=ball.p)
+    if ball.p is None:
+        raise ValueError(f"margins are compared with the best possible, known for lp norms, got {ball.__name__}")
     nearest = distances(network, examples, ball, _box(dataset) if box is None else box, seed=seed)
-    best = dataset.best_margins({"linf": math.inf, "l2": 2.0, "l1": 1.0}[named])
-    margin, bound, places = (
-        tensor.detach().cpu().numpy() for tensor in (nearest.distance.double(), best.double(), nearest.places)
+    margin, best, places = (
+        tensor.detach().cpu().numpy()
+        for tensor in (nearest.distance.double(), dataset.best_margins(ball.p).double(), nearest.places)
     )
-    return Margins(margin, bound, exact=False, places=places)
+    return Margins(margin, best, exact=False, places=places)
 
 
 def certify(model: nn.Module, data: Any, ball: Ball, device: Device = None) -> Certificate:
@@ -150,7 +148,7 @@ def audit(
     model: nn.Module,
     data: Any,
     eps: float | Sequence[float],
-    norm: Norm = "linf",
+    norm: str | Norm = "linf",
     box: Box | None = None,
     points: int = AuditConfig.points,
     seed: int = 0,
@@ -241,7 +239,7 @@ def _towards(
 
 def _attacks(method: str | Attack | Search, ball: Ball, classes: int, steps: int | None) -> tuple[Attack, ...]:
     if isinstance(method, Search):
-        return (_Searched(method),)
+        return (OnInputs(method),)
     if not isinstance(method, str):
         return (method,)
     named: dict[str, Callable[[], tuple[Attack, ...]]] = {
@@ -249,18 +247,13 @@ def _attacks(method: str | Attack | Search, ball: Ball, classes: int, steps: int
         "apgd-t": lambda: (TargetedAPGD(ball, min(standard_targets(ball), classes - 1)),),
         "fab": lambda: (FAB(ball, min(9, classes - 1)),),
         "square": lambda: (Square(ball),),
-        # Madry et al. 2018: steps that together could cross the ball 2.5 times.
-        "pgd": lambda: (_Searched(_pgd(ball, steps or _PGD_STEPS)),),
+        "pgd": lambda: (PGD(ball, _PGD_STEPS),),
         "autoattack": lambda: standard(ball, classes),
     }
     if method not in named:
         raise ValueError(f"method must be one of {', '.join(named)} or an attack of wm.perturb, got {method!r}")
     attacks = named[method]()
-    return attacks if steps is None or method == "pgd" else tuple(_with_steps(one, steps) for one in attacks)
-
-
-def _pgd(ball: Ball, steps: int) -> Search:
-    return pgd_attack(ball, 2.5 * ball.radius / steps, steps)
+    return attacks if steps is None else tuple(_with_steps(one, steps) for one in attacks)
 
 
 def _with_steps(one: Attack, steps: int) -> Attack:
@@ -269,23 +262,6 @@ def _with_steps(one: Attack, steps: int) -> Attack:
         raise ValueError(f"{one.name} has no steps: make it yourself, such as {one!r}, and give it as method")
     made: Attack = replace(part, steps=steps)
     return made
-
-
-@final
-@dataclass(frozen=True)
-class _Searched:
-    """A training's search as an attack."""
-
-    search: Search
-
-    @property
-    def name(self) -> str:
-        return "pgd"
-
-    def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
-        assert isinstance(classify, Network)
-        rng = Rng.seeded(*noise.rows.tolist(), purpose=f"attack {noise.seed}", device=inputs.device)
-        return inputs + self.search(InputSpace(classify), inputs, labels, rng).delta
 
 
 def _check_ball(ball: object) -> None:
@@ -298,14 +274,16 @@ def _check_ball(ball: object) -> None:
         raise ValueError(f"the ball must be one such as wm.Linf(8 / 255), got a {type(ball).__name__}")
 
 
-def _norm_name(norm: Norm) -> str:
-    name = norm.lower() if isinstance(norm, str) else getattr(norm, "__name__", repr(norm)).lower()
-    if name not in _NORMS:
-        raise ValueError(f"norm must be one of {', '.join(_NORMS)}, got {norm!r}")
-    return name
+def _norm(norm: str | Norm) -> Norm:
+    known = norms()
+    if isinstance(norm, str) and norm.lower() in known:
+        return known[norm.lower()]
+    if not isinstance(norm, type) or not issubclass(norm, Ball):
+        raise ValueError(f"norm must be one of {', '.join(known)}, got {norm!r}")
+    return norm
 
 
-def _balls(eps: float | Sequence[float], norm: Norm, box: Box) -> tuple[Ball, ...]:
+def _balls(eps: float | Sequence[float], norm: str | Norm, box: Box) -> tuple[Ball, ...]:
     radii = [eps] if isinstance(eps, int | float | str) else list(eps)
     for radius in radii:
         if isinstance(radius, str) or hasattr(radius, "radius"):
@@ -314,7 +292,7 @@ def _balls(eps: float | Sequence[float], norm: Norm, box: Box) -> tuple[Ball, ..
             raise ValueError(f"eps must be one or more numbers above 0, got {radius}")
     if not radii:
         raise ValueError("eps must be one or more numbers above 0, got none")
-    return tuple(_NORMS[_norm_name(norm)](radius, box) for radius in sorted({float(radius) for radius in radii}))
+    return tuple(_norm(norm)(radius, box) for radius in sorted({float(radius) for radius in radii}))
 
 
 def _box(dataset: Dataset) -> Box:
