@@ -5,8 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import widemargin as wm
-from widemargin import BoundaryWeights, SelfScaledBoundaryWeights, UniformWeights
-from widemargin.method import Weight, climbing_entropy
+from widemargin.method import BoundaryWeights, SelfScaledBoundaryWeights, UniformWeights, Weight, climbing_entropy
 from widemargin.perturb.attack import Perturbed
 
 WAYS = torch.tensor([[0.1, 0.2, 0.4, 0.9], [3.0, 1.0, 2.0, 1.0]], dtype=torch.float64)
@@ -37,9 +36,9 @@ def test_samples_on_the_boundary_do_not_break_the_scale() -> None:
 
 @pytest.mark.parametrize("weight", [UniformWeights(), BoundaryWeights(0.3), SelfScaledBoundaryWeights()], ids=repr)
 def test_parts_of_a_batch_with_their_weights_in_it_make_up_its_loss(weight: Weight) -> None:
-    network = wm.Single(wm.at_input(wm.MLP(2, 4, 2).double()))
+    network = wm.Single(wm.at_input(wm.networks.MLP(2, 4, 2).double()))
     inputs, labels, moved = torch.randn(5, 2).double(), torch.tensor([0, 1, 1, 0, 1]), torch.randn(5, 2).double()
-    method = wm.Method(wm.standard().perturb, wm.perturbed_loss, weight)
+    method = wm.Method(wm.standard().perturb, wm.perturb.perturbed_loss, weight)
     way = moved.norm(dim=1)
     weights = method.weights(way)
     parts = [
@@ -77,32 +76,36 @@ def test_bad_scales_are_refused(make: object, message: str) -> None:
 
 
 def test_recipes_take_measures_by_their_plain_names() -> None:
-    method = wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.mutual_information)
-    assert method == wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.CLIMBED["mutual information"])
+    method = wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturb.measures.mutual_information)
+    assert method == wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturb.CLIMBED["mutual information"])
     with pytest.raises(ValueError, match="grows with uncertainty"):
-        wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturbed_gap)
+        wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturb.perturbed_gap)
 
 
 def test_a_search_as_published_is_in_train_mode_and_climbs_the_entropy() -> None:
     ours = wm.udpr(wm.Linf(0.3), 0.1, 3, weight=1.0)
-    theirs = wm.as_published(ours)
+    theirs = wm.method.as_published(ours)
     assert theirs.criterion == ours.criterion
-    assert theirs.perturb == wm.InTrainMode(
-        wm.Search(wm.perturbed_entropy, wm.Linf(0.3), wm.Ascent(wm.Uniform(1, 3), wm.Steepest(0.1)))
+    assert theirs.perturb == wm.perturb.InTrainMode(
+        wm.perturb.Search(
+            wm.perturb.perturbed_entropy,
+            wm.Linf(0.3),
+            wm.perturb.Ascent(wm.perturb.Uniform(1, 3), wm.perturb.Steepest(0.1)),
+        )
     )
     for same in (wm.pgd(wm.Linf(0.3), 0.1, 3), wm.trades_cross_entropy(wm.Linf(0.3), 0.1, 3, weight=1.0)):
-        assert wm.as_published(same).perturb == wm.InTrainMode(same.perturb)
+        assert wm.method.as_published(same).perturb == wm.perturb.InTrainMode(same.perturb)
 
 
 def test_what_was_not_published_is_refused() -> None:
     with pytest.raises(ValueError, match="TRADES as published is the recipe trades_cross_entropy, got a search of div"):
-        wm.as_published(wm.trades(wm.Linf(0.3), 0.1, 3, weight=1.0))
+        wm.method.as_published(wm.trades(wm.Linf(0.3), 0.1, 3, weight=1.0))
     with pytest.raises(ValueError, match=r"must perturb by one Search, got Unperturbed\(\)"):
-        wm.as_published(wm.standard())
+        wm.method.as_published(wm.standard())
 
 
 def test_the_entropy_itself_leaves_confident_points_where_they_are() -> None:
-    network, points = wm.Single(wm.at_input(wm.MLP(2, 3, 2))), torch.tensor([[1.0, 0.0]])
+    network, points = wm.Single(wm.at_input(wm.networks.MLP(2, 3, 2))), torch.tensor([[1.0, 0.0]])
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.fill_(0.0)
@@ -110,7 +113,7 @@ def test_the_entropy_itself_leaves_confident_points_where_they_are() -> None:
         network.head.layers[1].weight[1, 0] = 200.0
     ours = wm.udp(wm.Linf(0.3, wm.OPEN), 0.1, 3)
     for method, moves in ((ours, True), (climbing_entropy(ours), False)):
-        delta = method.perturb(network, points, torch.tensor([1]), wm.Rng.seeded(0)).delta
+        delta = method.perturb(network, points, torch.tensor([1]), wm.rng.Rng.seeded(0)).delta
         assert bool((delta != 0).any()) == moves
 
 
@@ -141,7 +144,7 @@ def test_a_loop_of_ones_own_trains_as_ours_does(method: wm.Method) -> None:
     losses = []
     for update in range(4):
         optimizer.zero_grad()
-        loss = method.loss(theirs, X, Y, rng=wm.Rng.seeded(5, purpose=f"update {update}"))
+        loss = method.loss(theirs, X, Y, rng=wm.rng.Rng.seeded(5, purpose=f"update {update}"))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -193,13 +196,15 @@ def test_members_that_are_drawn_are_others_in_every_call() -> None:
 
     @dataclass(frozen=True)
     class Looking:
-        def __call__(self, network: wm.Network, inputs: Tensor, labels: Tensor, rng: wm.Rng) -> Perturbed:
+        def __call__(
+            self, network: wm.uncertainty.Network, inputs: Tensor, labels: Tensor, rng: wm.rng.Rng
+        ) -> Perturbed:
             network.eval()
             seen.append(network.logits(network.encode(inputs)).detach())
             network.train()
             return Perturbed(inputs, torch.zeros_like(inputs), torch.zeros(len(inputs)))
 
-    method, rng = wm.Method(Looking(), wm.clean_loss), wm.Rng.seeded(0)
+    method, rng = wm.Method(Looking(), wm.perturb.clean_loss), wm.rng.Rng.seeded(0)
     for _ in range(2):
         method.loss(network, X, Y, rng=rng)
     network.eval()

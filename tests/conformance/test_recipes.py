@@ -21,7 +21,10 @@ from cases import (
     search_of,
 )
 from front_door import public_names
-from widemargin import InTrainMode, Method, Network, Rng, Single, at_input
+from widemargin import Method, Single, at_input
+from widemargin.perturb.search import InTrainMode
+from widemargin.rng import Rng
+from widemargin.uncertainty.network import Network
 
 every_method = pytest.mark.parametrize("method", METHODS, ids=repr)
 every_search = pytest.mark.parametrize("method", PERTURBING, ids=repr)

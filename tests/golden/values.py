@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from cases import BALLS, WITH_BALL, WITHOUT_BALL
-from widemargin import MLP, Method, Rng, Single, at_input
+from widemargin import Method, Single, at_input
+from widemargin.networks.mlp import MLP
+from widemargin.rng import Rng
 
 FILE = Path(__file__).with_name("values.json")
 METHODS: dict[str, Method] = {name: make() for name, make in WITHOUT_BALL.items()} | {

@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin import L2, Linf, Rng, Single, at_input, pgd
+from widemargin import L2, Linf, Single, at_input, pgd
 from widemargin.data.dataset import Dataset
 from widemargin.data.images import ImageSet
 from widemargin.measure.autoattack import autoattack
 from widemargin.networks.lenet import LeNet
 from widemargin.perturb.balls import Ball
+from widemargin.rng import Rng
 
 
 @pytest.fixture(scope="module")
