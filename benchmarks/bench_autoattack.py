@@ -38,7 +38,7 @@ LINF_005, LINF_01, L2_15 = wm.Linf(0.05), wm.Linf(0.1), wm.L2(1.5)
 BALLS: dict[str, Ball] = {"linf-.05": LINF_005, "linf-.1": LINF_01, "l2-1.5": L2_15}
 
 
-def outside(network: wm.Network) -> nn.Module:
+def outside(network: wm.uncertainty.Network) -> nn.Module:
     """What pyautoattack is given: the same layers one after the other, none of our quicker ways of computing them.
 
     Even so a LeNet pools before it rectifies and a ResNet rectifies in place, which few would write.
@@ -47,7 +47,7 @@ def outside(network: wm.Network) -> nn.Module:
     return torch.fx.symbolic_trace(module)
 
 
-def ours(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Costs]:
+def ours(network: wm.uncertainty.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Costs]:
     """Who stands at the end; of each attack, the seconds and how many it leaves."""
     costs: Costs = {}
     with frozen(network), torch.no_grad():
@@ -62,7 +62,7 @@ def ours(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tup
     return standing, costs
 
 
-def theirs(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Costs]:
+def theirs(network: wm.uncertainty.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Costs]:
     logging.getLogger("auto-attack").setLevel(logging.ERROR)
     attacked = AutoAttack(outside(network).eval(), norm=type(ball).__name__.title(), eps=ball.radius, seed=0)
     costs: Costs = {}
@@ -79,7 +79,7 @@ def theirs(network: wm.Network, ball: Ball, inputs: Tensor, labels: Tensor) -> t
     return standing, costs
 
 
-def compare(title: str, network: wm.Network, examples: Examples, ball: Ball, points: int) -> None:
+def compare(title: str, network: wm.uncertainty.Network, examples: Examples, ball: Ball, points: int) -> None:
     inputs, labels = examples[torch.arange(points)]
     network.eval()
     clean = float((network(inputs).argmax(1) == labels).float().mean())
@@ -100,7 +100,7 @@ def rows(flags: Tensor) -> list[int]:
     return found
 
 
-def trained(network: nn.Module, examples: Examples, method: wm.Method, updates: int) -> wm.Network:
+def trained(network: nn.Module, examples: Examples, method: wm.Method, updates: int) -> wm.uncertainty.Network:
     """A few updates: enough for a boundary that is worth attacking."""
     made = wm.Single(wm.at_input(channels_last(network)))
     optimizer = torch.optim.Adam(made.parameters(), 2e-3)
@@ -108,7 +108,7 @@ def trained(network: nn.Module, examples: Examples, method: wm.Method, updates: 
     for update in range(updates):
         inputs, labels = examples[torch.randint(len(examples), (64,), generator=rng)]
         made.eval()
-        moved = method.perturb(made, inputs, labels, wm.Rng.seeded(update))
+        moved = method.perturb(made, inputs, labels, wm.rng.Rng.seeded(update))
         made.train()
         optimizer.zero_grad()
         method.loss(made, inputs, labels, moved).backward()
@@ -116,7 +116,7 @@ def trained(network: nn.Module, examples: Examples, method: wm.Method, updates: 
     return made.eval()
 
 
-def kept(folder: Path) -> wm.Network:
+def kept(folder: Path) -> wm.uncertainty.Network:
     network = wm.Single(wm.at_input(channels_last(LeNet())))
     network.load_state_dict(load_file(folder / "last.safetensors"))
     return network

@@ -40,7 +40,7 @@ def first(cloud: wm.Dataset, points: int) -> wm.Dataset:
     return wm.Dataset(cloud.points[:points], cloud.labels[:points])
 
 
-def timed(network: wm.Network, cloud: wm.Dataset, norm: Norm, box: wm.Box) -> tuple[Array, float]:
+def timed(network: wm.uncertainty.Network, cloud: wm.Dataset, norm: Norm, box: wm.Box) -> tuple[Array, float]:
     start = time.process_time()
     found = distances(network, cloud, norm, box).distance.double().numpy()
     return found, time.process_time() - start
@@ -63,7 +63,9 @@ def against_exact(name: str, norm: Norm, boxed: bool, points: int, seeds: Sequen
     )
 
 
-def longer_searches(network: wm.Network, cloud: wm.Dataset, norm: Norm, box: wm.Box, classes: int) -> dict[str, Tensor]:
+def longer_searches(
+    network: wm.uncertainty.Network, cloud: wm.Dataset, norm: Norm, box: wm.Box, classes: int
+) -> dict[str, Tensor]:
     """Places by each attack alone, ours with many more steps than `distances` gives them."""
     targets = classes - 1
     ours = (
@@ -110,7 +112,7 @@ def against_others(name: str, norm: Norm, points: int, seeds: Sequence[int]) -> 
 
 def of_images(norm: Norm, points: int) -> None:
     network, inputs, labels = conv_net(points)
-    found, took = timed(wm.Single(wm.at_input(network)), wm.Dataset(inputs, labels), norm, wm.UNIT)
+    found, took = timed(wm.Single(wm.at_input(network)), wm.Dataset(inputs, labels), norm, wm.perturb.UNIT)
     print(f"  LeNet of digits {norm.__name__:<5}n = {len(found)}: mean {found.mean():.5f}, {took:.2f} s", flush=True)
 
 

@@ -6,11 +6,11 @@ import widemargin as wm
 
 METHOD = wm.udp(wm.Linf(0.5, wm.OPEN), 0.05, 10)
 PLAN = wm.Plan(wm.Updates(20), wm.Adam(5e-3))
-CLOUD = wm.NarrowCorridor().draw()
+CLOUD = wm.data.NarrowCorridor().draw()
 
 
-def fresh(seed: int) -> wm.MLP:
-    return wm.MLPSpec((2, 64, 64, 2)).build(wm.Rng.seeded(seed, purpose="weights").generators[0])
+def fresh(seed: int) -> wm.networks.MLP:
+    return wm.networks.MLPSpec((2, 64, 64, 2)).build(wm.rng.Rng.seeded(seed, purpose="weights").generators[0])
 
 
 def loop(seeds: range) -> None:
@@ -19,7 +19,7 @@ def loop(seeds: range) -> None:
 
 
 def replicas(seeds: range) -> None:
-    network = wm.Replicas([fresh(seed) for seed in seeds])
+    network = wm.uncertainty.Replicas([fresh(seed) for seed in seeds])
     list(wm.train(network, CLOUD.repeat(len(seeds)), METHOD, PLAN, tuple(seeds)))
 
 

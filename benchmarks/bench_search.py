@@ -8,17 +8,19 @@ from widemargin.networks.lenet import LeNet
 from widemargin.uncertainty.predictive import log_entropy, log_entropy_by_autograd, log_mean_prob
 
 
-def compact_against_masked(network: wm.Network, inputs: torch.Tensor, labels: torch.Tensor, steps: int) -> None:
+def compact_against_masked(
+    network: wm.uncertainty.Network, inputs: torch.Tensor, labels: torch.Tensor, steps: int
+) -> None:
     network.eval()
     search = wm.udp(wm.Linf(0.3), 0.3 / steps, steps).perturb
-    assert isinstance(search, wm.Search)
+    assert isinstance(search, wm.perturb.Search)
     # In eval mode already, InTrainMode is the masked loop and nothing else.
-    masked = wm.InTrainMode(search)
-    one, two = (kind(network, inputs, labels, wm.Rng.seeded(0)).delta for kind in (search, masked))
+    masked = wm.perturb.InTrainMode(search)
+    one, two = (kind(network, inputs, labels, wm.rng.Rng.seeded(0)).delta for kind in (search, masked))
     close = (one - two).abs().flatten(1).amax(1) < 1e-5
     result = ratio(
-        lambda: masked(network, inputs, labels, wm.Rng.seeded(0)),
-        lambda: search(network, inputs, labels, wm.Rng.seeded(0)),
+        lambda: masked(network, inputs, labels, wm.rng.Rng.seeded(0)),
+        lambda: search(network, inputs, labels, wm.rng.Rng.seeded(0)),
         rounds=7,
     )
     show(f"UDP, 1..{steps} steps, batch {len(inputs)}: masked -> compact ({close.float().mean():.3f} agree)", *result)
@@ -42,6 +44,6 @@ if __name__ == "__main__":
     images, labels = torch.rand(256, 1, 28, 28, generator=rng), torch.arange(256) % 10
     torch.manual_seed(0)
     compact_against_masked(wm.Single(wm.at_input(LeNet())), images, labels, 20)
-    compact_against_masked(wm.Single(wm.at_input(wm.MLP(784, 256, 10))), images.flatten(1), labels, 20)
+    compact_against_masked(wm.Single(wm.at_input(wm.networks.MLP(784, 256, 10))), images.flatten(1), labels, 20)
     for members, classes in ((1, 2), (1, 10), (5, 10)):
         closed_form_against_autograd(members, classes)

@@ -9,27 +9,18 @@ from torch import Tensor, nn
 from widemargin import (
     L1,
     L2,
-    MLP,
     OPEN,
     Box,
     Ensemble,
-    FullStep,
     Linf,
     Method,
-    Network,
-    Rng,
-    Search,
     Single,
-    Unperturbed,
-    WithBoundaryDistance,
-    after,
     at_input,
     fgsm,
     friendly,
     max_entropy,
     pgd,
     r_fgsm,
-    standard,
     trades,
     trades_cross_entropy,
     trades_random_start,
@@ -43,7 +34,15 @@ from widemargin import (
     udpr,
     vat,
 )
+from widemargin.networks.mlp import MLP
+from widemargin.perturb.ascent import FullStep
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.boundary_distance import WithBoundaryDistance
+from widemargin.perturb.search import Search, Unperturbed
+from widemargin.recipes import standard
+from widemargin.rng import Rng
+from widemargin.uncertainty.cuts import after
+from widemargin.uncertainty.network import Network
 
 FEATURES = 16
 ROWS = 6

@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import hypothesis
 import jaxtyping
 import pytest
@@ -17,6 +19,14 @@ hypothesis.settings.load_profile("widemargin")
 def seeded() -> None:
     """A network without weights of its own draws the same ones whichever tests ran before."""
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def untyped() -> Iterator[None]:
+    """For wrong guesses: what a user reads who has no checks of types at run time."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

@@ -1,9 +1,12 @@
-"""The public names of the package, as a program sees them that imports them all."""
+"""The names that the repr of a part may use."""
 
 from typing import Any
 
 import widemargin
+from widemargin.perturb import balls, objectives
+from widemargin.runs.serialize import PARTS
 
 
 def public_names() -> dict[str, Any]:
-    return {name: getattr(widemargin, name) for name in widemargin.__all__}
+    top = {name: getattr(widemargin, name) for name in widemargin.__all__}
+    return {**vars(balls), **vars(objectives), **top, **PARTS}

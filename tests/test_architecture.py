@@ -9,7 +9,7 @@ import widemargin
 
 PACKAGE = Path(widemargin.__file__).parent
 ORDER = [
-    {"shapes", "rng", "files"},
+    {"shapes", "rng", "files", "rooms"},
     {"fast"},
     {"data", "networks"},
     {"uncertainty"},
@@ -23,6 +23,8 @@ ORDER = [
     {"widemargin", "workers"},
     {"ray_tasks"},
     {"report"},
+    {"audit_report"},
+    {"api"},
     {"cli"},
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}

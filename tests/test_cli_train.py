@@ -10,25 +10,14 @@ import yaml
 from safetensors.torch import load_file
 
 from cases import WITH_BALL, WITHOUT_BALL
-from widemargin import (
-    EMA,
-    SGD,
-    SWA,
-    Adam,
-    BeforeHead,
-    Epochs,
-    ImageSet,
-    Linf,
-    Multistep,
-    NoAverage,
-    Triangle,
-    cli,
-    recipes,
-)
+from widemargin import SGD, Adam, Epochs, Linf, cli, recipes
 from widemargin.cli.choice import MEASURES, Choice, chosen
+from widemargin.data.images import ImageSet
 from widemargin.io.export import trained
 from widemargin.io.load import load_model
 from widemargin.runs.folder import RunFolder
+from widemargin.runs.run import BeforeHead
+from widemargin.training.plan import EMA, SWA, Multistep, NoAverage, Triangle
 
 WORDS = {"eps": 0.2, "alpha": 0.1, "steps": 2, "weight": 0.5, "patience": 1, "scale": 0.1, "measure": "gap"}
 STANDARD, DIGITS_UDP = "--data digits --method standard", "--data digits --method udp"

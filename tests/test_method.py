@@ -1,9 +1,11 @@
+from dataclasses import dataclass
+
 import pytest
 import torch
+from torch import Tensor, nn
 
 import widemargin as wm
-from widemargin import BoundaryWeights, SelfScaledBoundaryWeights, UniformWeights
-from widemargin.method import Weight, climbing_entropy
+from widemargin.method import BoundaryWeights, SelfScaledBoundaryWeights, UniformWeights, Weight, climbing_entropy
 from widemargin.perturb.attack import Perturbed
 
 WAYS = torch.tensor([[0.1, 0.2, 0.4, 0.9], [3.0, 1.0, 2.0, 1.0]], dtype=torch.float64)
@@ -34,13 +36,13 @@ def test_samples_on_the_boundary_do_not_break_the_scale() -> None:
 
 @pytest.mark.parametrize("weight", [UniformWeights(), BoundaryWeights(0.3), SelfScaledBoundaryWeights()], ids=repr)
 def test_parts_of_a_batch_with_their_weights_in_it_make_up_its_loss(weight: Weight) -> None:
-    network = wm.Single(wm.at_input(wm.MLP(2, 4, 2).double()))
+    network = wm.Single(wm.at_input(wm.networks.MLP(2, 4, 2).double()))
     inputs, labels, moved = torch.randn(5, 2).double(), torch.tensor([0, 1, 1, 0, 1]), torch.randn(5, 2).double()
-    method = wm.Method(wm.standard().perturb, wm.perturbed_loss, weight)
+    method = wm.Method(wm.standard().perturb, wm.perturb.perturbed_loss, weight)
     way = moved.norm(dim=1)
     weights = method.weights(way)
     parts = [
-        method.loss(
+        method.loss_at(
             network,
             inputs[rows],
             labels[rows],
@@ -49,7 +51,8 @@ def test_parts_of_a_batch_with_their_weights_in_it_make_up_its_loss(weight: Weig
         )
         for rows in (slice(0, 2), slice(2, 5))
     ]
-    torch.testing.assert_close(sum(parts), method.loss(network, inputs, labels, Perturbed(inputs + moved, moved, way)))
+    whole = method.loss_at(network, inputs, labels, Perturbed(inputs + moved, moved, way))
+    torch.testing.assert_close(sum(parts), whole)
 
 
 @pytest.mark.parametrize(
@@ -73,32 +76,36 @@ def test_bad_scales_are_refused(make: object, message: str) -> None:
 
 
 def test_recipes_take_measures_by_their_plain_names() -> None:
-    method = wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.mutual_information)
-    assert method == wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.CLIMBED["mutual information"])
+    method = wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturb.measures.mutual_information)
+    assert method == wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturb.CLIMBED["mutual information"])
     with pytest.raises(ValueError, match="grows with uncertainty"):
-        wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturbed_gap)
+        wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturb.perturbed_gap)
 
 
 def test_a_search_as_published_is_in_train_mode_and_climbs_the_entropy() -> None:
     ours = wm.udpr(wm.Linf(0.3), 0.1, 3, weight=1.0)
-    theirs = wm.as_published(ours)
+    theirs = wm.method.as_published(ours)
     assert theirs.criterion == ours.criterion
-    assert theirs.perturb == wm.InTrainMode(
-        wm.Search(wm.perturbed_entropy, wm.Linf(0.3), wm.Ascent(wm.Uniform(1, 3), wm.Steepest(0.1)))
+    assert theirs.perturb == wm.perturb.InTrainMode(
+        wm.perturb.Search(
+            wm.perturb.perturbed_entropy,
+            wm.Linf(0.3),
+            wm.perturb.Ascent(wm.perturb.Uniform(1, 3), wm.perturb.Steepest(0.1)),
+        )
     )
     for same in (wm.pgd(wm.Linf(0.3), 0.1, 3), wm.trades_cross_entropy(wm.Linf(0.3), 0.1, 3, weight=1.0)):
-        assert wm.as_published(same).perturb == wm.InTrainMode(same.perturb)
+        assert wm.method.as_published(same).perturb == wm.perturb.InTrainMode(same.perturb)
 
 
 def test_what_was_not_published_is_refused() -> None:
     with pytest.raises(ValueError, match="TRADES as published is the recipe trades_cross_entropy, got a search of div"):
-        wm.as_published(wm.trades(wm.Linf(0.3), 0.1, 3, weight=1.0))
+        wm.method.as_published(wm.trades(wm.Linf(0.3), 0.1, 3, weight=1.0))
     with pytest.raises(ValueError, match=r"must perturb by one Search, got Unperturbed\(\)"):
-        wm.as_published(wm.standard())
+        wm.method.as_published(wm.standard())
 
 
 def test_the_entropy_itself_leaves_confident_points_where_they_are() -> None:
-    network, points = wm.Single(wm.at_input(wm.MLP(2, 3, 2))), torch.tensor([[1.0, 0.0]])
+    network, points = wm.Single(wm.at_input(wm.networks.MLP(2, 3, 2))), torch.tensor([[1.0, 0.0]])
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.fill_(0.0)
@@ -106,5 +113,109 @@ def test_the_entropy_itself_leaves_confident_points_where_they_are() -> None:
         network.head.layers[1].weight[1, 0] = 200.0
     ours = wm.udp(wm.Linf(0.3, wm.OPEN), 0.1, 3)
     for method, moves in ((ours, True), (climbing_entropy(ours), False)):
-        delta = method.perturb(network, points, torch.tensor([1]), wm.Rng.seeded(0)).delta
+        delta = method.perturb(network, points, torch.tensor([1]), wm.rng.Rng.seeded(0)).delta
         assert bool((delta != 0).any()) == moves
+
+
+X, Y = torch.rand(16, 3, generator=torch.Generator().manual_seed(0)), torch.arange(16, dtype=torch.int32) % 3
+BALL = wm.Linf(0.2)
+
+
+def small(*more: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, 6), nn.ReLU(), *more, nn.Linear(6, 3))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        wm.standard(),
+        wm.pgd(BALL, alpha=0.05, steps=3),
+        wm.udpr(BALL, alpha=0.05, steps=5, weight=0.5),
+        wm.trades(BALL, alpha=0.05, steps=3, weight=2.0),
+        wm.udp_near(BALL, alpha=0.05, steps=3, scale=0.1),
+        wm.vat(BALL, weight=1.0),
+    ],
+    ids=["standard", "pgd", "udpr", "trades", "udp_near", "vat"],
+)
+def test_a_loop_of_ones_own_trains_as_ours_does(method: wm.Method) -> None:
+    theirs, ours = small(), small()
+    ours.load_state_dict(theirs.state_dict())
+    optimizer = torch.optim.Adam(theirs.parameters(), lr=0.01, fused=True)
+    losses = []
+    for update in range(4):
+        optimizer.zero_grad()
+        loss = method.loss(theirs, X, Y, rng=wm.rng.Rng.seeded(5, purpose=f"update {update}"))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    records = wm.train(ours, (X, Y), method, wm.Plan(wm.Updates(4), wm.Adam(0.01)), seed=5)
+    assert losses == [record.loss for record in records]
+    assert all(torch.equal(a, b) for a, b in zip(theirs.parameters(), ours.parameters(), strict=True))
+
+
+def test_chance_follows_torch_and_goes_on_from_call_to_call() -> None:
+    model, method = small(), wm.udp(BALL, alpha=0.1, steps=10)
+    torch.manual_seed(7)
+    first, second = (method.loss(model, X, Y).item() for _ in range(2))
+    assert first != second
+    torch.manual_seed(7)
+    assert [first, second] == [method.loss(model, X, Y).item() for _ in range(2)]
+    own = [torch.Generator().manual_seed(1) for _ in range(2)]
+    assert method.loss(model, X, Y, rng=own[0]).item() == method.loss(model, X, Y, rng=own[1]).item()
+    assert method.loss(model, X, Y, rng=own[0]).item() != method.loss(model, X, Y, rng=torch.Generator()).item()
+    # A generator of one's own leaves torch's alone.
+    before = torch.get_rng_state()
+    method.loss(model, X, Y, rng=own[0])
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_loss_leaves_modes_buffers_and_gradients_as_they_are() -> None:
+    model = small(nn.BatchNorm1d(6), nn.Dropout(0.2))
+    model[2].eval()
+    names, modes = list(model.state_dict()), [part.training for part in model.modules()]
+    statistics = model[2].running_mean.clone()
+    loss = wm.udp(BALL, alpha=0.05, steps=3).loss(model, X, Y)
+    assert list(model.state_dict()) == names
+    assert [part.training for part in model.modules()] == modes
+    assert torch.equal(model[2].running_mean, statistics)
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_gradients_reach_what_made_the_inputs() -> None:
+    features = X.clone().requires_grad_()
+    wm.udpr(wm.Linf(0.2, wm.OPEN), alpha=0.05, steps=3, weight=1.0).loss(small(), features, Y).backward()
+    assert features.grad is not None
+    assert features.grad.abs().sum() > 0
+
+
+def test_members_that_are_drawn_are_others_in_every_call() -> None:
+    network = wm.MCDropout(wm.at_input(small(nn.Dropout(0.5))), draws=3)
+    seen = []
+
+    @dataclass(frozen=True)
+    class Looking:
+        def __call__(
+            self, network: wm.uncertainty.Network, inputs: Tensor, labels: Tensor, rng: wm.rng.Rng
+        ) -> Perturbed:
+            network.eval()
+            seen.append(network.logits(network.encode(inputs)).detach())
+            network.train()
+            return Perturbed(inputs, torch.zeros_like(inputs), torch.zeros(len(inputs)))
+
+    method, rng = wm.Method(Looking(), wm.perturb.clean_loss), wm.rng.Rng.seeded(0)
+    for _ in range(2):
+        method.loss(network, X, Y, rng=rng)
+    network.eval()
+    assert not torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[0], network.logits(X))
+
+
+def test_labels_may_be_left_out_where_none_are_needed() -> None:
+    model = small()
+    loss = wm.udp_consistency(BALL, alpha=0.05, steps=3, weight=1.0).loss(model, X)
+    loss.backward()
+    assert model[0].weight.grad.abs().sum() > 0
+    with pytest.raises(ValueError, match=r"since it descends perturbed_loss: .* such as wm.udp_consistency"):
+        wm.udp(BALL, alpha=0.05, steps=3).loss(model, X)

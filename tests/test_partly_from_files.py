@@ -10,7 +10,8 @@ from PIL import Image
 
 import widemargin as wm
 from test_cli_train import refused, widemargin
-from widemargin import UNLABELLED, ImageFolder, LocalData, Npz, Table
+from widemargin.data.checks import UNLABELLED
+from widemargin.data.local import ImageFolder, LocalData, Npz, Table
 from widemargin.training.checkpoint import load_weights
 
 ROWS, KNOWN = 200, 60
@@ -34,7 +35,7 @@ def write_csv(points: np.ndarray = POINTS) -> None:
 
 
 def weights(folder: str) -> torch.Tensor:
-    network = wm.Single(wm.at_input(wm.MLPSpec((2, 64, 64, 2)).build(torch.Generator())))
+    network = wm.Single(wm.at_input(wm.networks.MLPSpec((2, 64, 64, 2)).build(torch.Generator())))
     load_weights(Path(folder) / "last.safetensors", network)
     return torch.cat([parameter.flatten() for parameter in network.parameters()])
 
@@ -120,7 +121,7 @@ def test_fit_takes_them_warns_or_refuses() -> None:
     write_csv()
     plan = wm.Plan(wm.Updates(5), wm.Adam(0.01), batch=16)
     method = wm.udp_consistency(wm.L2(0.3, wm.OPEN), 0.1, 3, weight=1.0)
-    shape, labels = wm.MLPSpec((2, 8, 2)), torch.tensor(np.where(np.arange(ROWS) < KNOWN, CLASSES, UNLABELLED))
+    shape, labels = wm.networks.MLPSpec((2, 8, 2)), torch.tensor(np.where(np.arange(ROWS) < KNOWN, CLASSES, UNLABELLED))
     hidden = wm.Dataset(torch.tensor(POINTS), labels)
     by_pair, by_set = (wm.fit(shape, data, method, plan).network for data in ((hidden.points, labels), hidden))
     assert torch.equal(by_pair(hidden.points), by_set(hidden.points))
@@ -135,13 +136,13 @@ def test_fit_takes_them_warns_or_refuses() -> None:
 
 def test_a_perturbation_of_ones_own_must_say_that_it_takes_them() -> None:
     class Own:
-        def __call__(self, *arguments: object) -> wm.Perturbed:
+        def __call__(self, *arguments: object) -> wm.perturb.Perturbed:
             raise AssertionError("it is not asked")
 
-    assert not wm.Method(Own(), wm.labelled_loss).takes_unlabelled
-    assert wm.Method(wm.Unperturbed(), wm.labelled_loss).takes_unlabelled
+    assert not wm.Method(Own(), wm.perturb.labelled_loss).takes_unlabelled
+    assert wm.Method(wm.perturb.Unperturbed(), wm.perturb.labelled_loss).takes_unlabelled
     assert not wm.standard().takes_unlabelled
     consistent = wm.vat(wm.L2(0.3), 1.0)
     assert consistent.takes_unlabelled
-    assert isinstance(consistent.perturb, wm.Search)
-    assert wm.Method(wm.InTrainMode(consistent.perturb), consistent.criterion).takes_unlabelled
+    assert isinstance(consistent.perturb, wm.perturb.Search)
+    assert wm.Method(wm.perturb.InTrainMode(consistent.perturb), consistent.criterion).takes_unlabelled

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -48,9 +49,9 @@ def test_help_of_every_verb_needs_nothing_slow() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    assert len(set(wm.__all__)) == len(wm.__all__) > 100
-    for name in wm.__all__:
-        assert getattr(wm, name) is not None
+    values = {name: getattr(wm, name) for name in wm.__all__}
+    # About 45 to learn; parts are in rooms.
+    assert 40 <= len([name for name, value in values.items() if not isinstance(value, ModuleType)]) <= 50
     # Not the room of the same name.
     assert callable(wm.train)
 

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from widemargin import Rng
-from widemargin.rng import RowRng
+from widemargin.rng import Rng, RowRng
 
 ROWS = torch.arange(2000)
 

@@ -1,77 +1,25 @@
-"""All public names and where they live: the one list from which `__init__.py` finds them."""
+"""The names at the top and where they are defined: the one list from which `__init__.py` finds them."""
 
-from .data.augment import CropFlip
-from .data.checks import UNLABELLED
-from .data.dataset import Dataset, Splits
-from .data.images import ImageSet
-from .data.local import ImageFolder, LocalData, Npz, Table
-from .data.toy import LMS5, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
+from . import (
+    auditing,
+    data,
+    io,
+    measure,
+    method,
+    networks,
+    perturb,
+    recipes,
+    report,
+    rng,
+    runs,
+    training,
+    uncertainty,
+)
+from .api import accuracy, attack, audit, calibration, certify, margins, predict, robust_accuracy, train
+from .data.dataset import Dataset
 from .io.load import load
-from .measure.accuracy import accuracy
-from .measure.calibration import (
-    UNCERTAINTIES,
-    Bins,
-    Calibration,
-    Detection,
-    UncertaintyReport,
-    UncertaintyScores,
-    calibration,
-    misclassification_detection,
-    ood_detection,
-    reliability,
-    uncertainty_report,
-)
-from .measure.margin import Margins, margins
-from .measure.robustness import pgd_attack, robust_accuracy
-from .method import BoundaryWeights, Method, SelfScaledBoundaryWeights, UniformWeights, as_published
-from .networks.lenet import LeNet
-from .networks.mlp import MLP, MLPSpec
-from .networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec
-from .networks.resnet import DropoutResNet18, PreActResNet18
-from .networks.spectral import ResidualMLP, ResidualMLPSpec
-from .perturb.ascent import (
-    Ascent,
-    AtCenter,
-    Fixed,
-    FullStep,
-    Gaussian,
-    InBall,
-    LinearDecay,
-    Misclassified,
-    Never,
-    ProjectToBoundary,
-    RandomFraction,
-    Steepest,
-    Uniform,
-)
-from .perturb.attack import Perturbed
-from .perturb.balls import L1, L2, OPEN, UNIT, Box, Linf
-from .perturb.boundary_distance import WithBoundaryDistance
-from .perturb.measures import entropy, expected_entropy, mutual_information, variation_ratio
-from .perturb.objectives import (
-    CLIMBED,
-    Objective,
-    Pair,
-    clean_entropy,
-    clean_loss,
-    consistency,
-    divergence,
-    labelled_loss,
-    objective,
-    offset_cross_entropy,
-    perturbed_entropy,
-    perturbed_expected_entropy,
-    perturbed_gap,
-    perturbed_log_entropy,
-    perturbed_log_expected_entropy,
-    perturbed_log_mutual_information,
-    perturbed_log_variation_ratio,
-    perturbed_loss,
-    perturbed_mutual_information,
-    perturbed_variation_ratio,
-    soft_cross_entropy,
-)
-from .perturb.search import InTrainMode, Search, Unperturbed
+from .method import Method
+from .perturb.balls import L1, L2, OPEN, Box, Linf
 from .recipes import (
     fgsm,
     friendly,
@@ -92,200 +40,69 @@ from .recipes import (
     udpr,
     vat,
 )
-from .rng import Rng
 from .runs.fit import fit
-from .runs.run import (
-    AtInput,
-    AtModule,
-    BeforeHead,
-    DeepKernelSpec,
-    EnsembleSpec,
-    MCDropoutSpec,
-    Run,
-    SingleSpec,
-    Trial,
-    Validation,
-)
-from .runs.runner import Outcome
-from .training.loop import Diverged, Record, Training, continue_training, train
-from .training.plan import (
-    EMA,
-    SGD,
-    SWA,
-    Adam,
-    Constant,
-    Cosine,
-    Epochs,
-    Multistep,
-    NoAugment,
-    NoAverage,
-    Plan,
-    Triangle,
-    Updates,
-)
-from .uncertainty.cuts import Cut, after, at_input, at_module, before_head
+from .training.plan import SGD, Adam, Cosine, Epochs, Plan, Updates
+from .uncertainty.cuts import at_input
 from .uncertainty.deep_kernel import DeepKernel
-from .uncertainty.drawn import PerSearch, PerStep
-from .uncertainty.dropout import EveryDropout, LastDropout, MCDropout
+from .uncertainty.dropout import MCDropout
 from .uncertainty.ensemble import Ensemble
-from .uncertainty.laplace import LastLayerLaplace, laplace
-from .uncertainty.network import Network
-from .uncertainty.replicas import Replicas
+from .uncertainty.laplace import laplace
 from .uncertainty.single import Single
 
 __version__: str
 
 __all__ = [
-    "CLIMBED",
-    "EMA",
     "L1",
     "L2",
-    "LMS5",
-    "MLP",
     "OPEN",
     "SGD",
-    "SWA",
-    "UNCERTAINTIES",
-    "UNIT",
-    "UNLABELLED",
     "Adam",
-    "Ascent",
-    "AtCenter",
-    "AtInput",
-    "AtModule",
-    "BeforeHead",
-    "Bins",
-    "BoundaryWeights",
     "Box",
-    "Calibration",
-    "Constant",
     "Cosine",
-    "CropFlip",
-    "Cut",
     "Dataset",
     "DeepKernel",
-    "DeepKernelSpec",
-    "Detection",
-    "Diverged",
-    "DropoutResNet18",
-    "DropoutResNetSpec",
     "Ensemble",
-    "EnsembleSpec",
     "Epochs",
-    "EveryDropout",
-    "Fixed",
-    "FromSklearn",
-    "FullStep",
-    "Gaussian",
-    "ImageFolder",
-    "ImageSet",
-    "InBall",
-    "InTrainMode",
-    "LastDropout",
-    "LastLayerLaplace",
-    "LeNet",
-    "LeNetSpec",
-    "LinearDecay",
     "Linf",
-    "LocalData",
     "MCDropout",
-    "MCDropoutSpec",
-    "MLPSpec",
-    "Margins",
     "Method",
-    "Misclassified",
-    "Multistep",
-    "NarrowCorridor",
-    "Network",
-    "Never",
-    "NoAugment",
-    "NoAverage",
-    "Npz",
-    "Objective",
-    "Outcome",
-    "Pair",
-    "PerSearch",
-    "PerStep",
-    "Perturbed",
     "Plan",
-    "PreActResNet18",
-    "ProjectToBoundary",
-    "RandomFraction",
-    "Record",
-    "Replicas",
-    "ResNetSpec",
-    "ResidualMLP",
-    "ResidualMLPSpec",
-    "Rng",
-    "Run",
-    "Search",
-    "SelfScaledBoundaryWeights",
     "Single",
-    "SingleSpec",
-    "Splits",
-    "Steepest",
-    "Table",
-    "Training",
-    "Trial",
-    "Triangle",
-    "TwoDistances",
-    "TwoGaussians",
-    "UncertaintyReport",
-    "UncertaintyScores",
-    "Uniform",
-    "UniformWeights",
-    "Unperturbed",
     "Updates",
-    "Validation",
-    "WithBoundaryDistance",
     "accuracy",
-    "after",
-    "as_published",
     "at_input",
-    "at_module",
-    "before_head",
+    "attack",
+    "audit",
+    "auditing",
     "calibration",
-    "clean_entropy",
-    "clean_loss",
-    "consistency",
-    "continue_training",
-    "divergence",
-    "entropy",
-    "expected_entropy",
+    "certify",
+    "data",
     "fgsm",
     "fit",
     "friendly",
-    "labelled_loss",
+    "io",
     "laplace",
     "load",
     "margins",
     "max_entropy",
-    "misclassification_detection",
-    "mutual_information",
-    "objective",
-    "offset_cross_entropy",
-    "ood_detection",
-    "perturbed_entropy",
-    "perturbed_expected_entropy",
-    "perturbed_gap",
-    "perturbed_log_entropy",
-    "perturbed_log_expected_entropy",
-    "perturbed_log_mutual_information",
-    "perturbed_log_variation_ratio",
-    "perturbed_loss",
-    "perturbed_mutual_information",
-    "perturbed_variation_ratio",
+    "measure",
+    "method",
+    "networks",
+    "perturb",
     "pgd",
-    "pgd_attack",
+    "predict",
     "r_fgsm",
-    "reliability",
+    "recipes",
+    "report",
+    "rng",
     "robust_accuracy",
-    "soft_cross_entropy",
+    "runs",
     "standard",
     "trades",
     "trades_cross_entropy",
     "trades_random_start",
     "train",
+    "training",
     "udp",
     "udp_consistency",
     "udp_near",
@@ -294,7 +111,6 @@ __all__ = [
     "udp_trades",
     "udp_trades_cross_entropy",
     "udpr",
-    "uncertainty_report",
-    "variation_ratio",
+    "uncertainty",
     "vat",
 ]

@@ -1,21 +1,26 @@
-"""What is a training method?  Where to move a point, what to descend there, and how much each sample counts."""
+"""A training method: where to move a point, what to descend there, and how much each sample counts."""
 
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
+from widemargin.data.coerce import as_labels, as_points, no_labels
 from widemargin.perturb.attack import Perturbation, Perturbed
 from widemargin.perturb.objectives import Objective, Pair, perturbed_entropy, perturbed_log_entropy
 from widemargin.perturb.search import InTrainMode, Search
+from widemargin.rng import Rng
 from widemargin.shapes import Labels, PerSample, Points
+from widemargin.uncertainty.drawn import Drawn, fresh_draws
 from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.wrap import as_network
 
 Ways = Float[Tensor, "networks rows"]
 """How far the search went for each sample; every network replicas weighs its own samples only."""
@@ -93,9 +98,31 @@ class Method:
         return self.weight(way.unflatten(0, (replicas, -1))).flatten()
 
     def loss(
+        self, model: nn.Module, inputs: Any, labels: Any = None, rng: Rng | torch.Generator | None = None
+    ) -> Tensor:
+        """The number to descend, a mean over the batch with its gradient, for any training loop.
+
+        The search moves the points in eval mode and leaves no gradients; the loss is then that of the model in the mode
+        in which it is.  Labels may be left out where the method needs none.  Without an `rng`, chance follows
+        torch.manual_seed, as dropout's does, and goes on from call to call; a generator of one's own goes on as well.
+        """
+        network, points = as_network(model), as_points(inputs)
+        known = no_labels(points) if labels is None else as_labels(labels, len(points))
+        if labels is None and not self.takes_unlabelled:
+            raise ValueError(
+                f"this method needs labels, since it descends {self.criterion}: give them, or take one that needs "
+                "none, such as wm.udp_consistency or wm.vat"
+            )
+        rng = rng if isinstance(rng, Rng) else _next(rng, points.device)
+        with _fresh_members(network, rng):
+            moved = self.perturb(network, points, known, rng)
+        return self.loss_at(network, points, known, moved)
+
+    def loss_at(
         self, network: Network, inputs: Points, labels: Labels, moved: Perturbed, weights: PerSample | None = None
     ) -> Tensor:
-        """The number to descend.  Networks replicas each have their own mean; the sum keeps their gradients apart.
+        """The loss of points that were moved already.  Replicas each have their own mean; the sum keeps their gradients
+        apart.
 
         The weights are those of this batch; if it is part of a larger one, give those that it has there.
         """
@@ -105,6 +132,27 @@ class Method:
         values = self.criterion(Pair(labels, clean, perturbed))
         weights = self.weights(moved.distance, network.replicas) if weights is None else weights
         return (weights * values).sum() + network.penalty()
+
+
+def check_method(method: object) -> None:
+    if not isinstance(method, Method):
+        name = getattr(method, "__name__", repr(method))
+        raise ValueError(f"the method must be a Method, got {name}: call a recipe, such as wm.udp(wm.Linf(.1), .01, 9)")
+
+
+def _next(generator: torch.Generator | None, device: torch.device) -> Rng:
+    """Draws that no other call has, on the inputs' device wherever the generator is."""
+    at = "cpu" if generator is None else generator.device
+    seed = int(torch.randint(2**62, (), generator=generator, device=at))
+    return Rng.seeded(seed, purpose="loss", device=device)
+
+
+def _fresh_members(network: Network, rng: Rng) -> AbstractContextManager[None]:
+    """For a search: if members are drawn, other ones than any other call has."""
+    if not any(isinstance(module, Drawn) for module in network.modules()):
+        return nullcontext()
+    seed = int(rng.integers(0, 2**62, len(rng.generators))[0])
+    return fresh_draws(network, Rng.seeded(seed, purpose="members"))
 
 
 def as_published(method: Method) -> Method:

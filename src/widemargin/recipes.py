@@ -155,7 +155,7 @@ def vat(ball: Ball, weight: float) -> Method:
 def _uncertain(ball: Ball, alpha: float, steps: int, measure: Objective) -> Search:
     if not isinstance(measure, Objective) or measure == perturbed_gap:
         raise ValueError(
-            "measure must be an objective that grows with uncertainty, such as wm.mutual_information or "
-            f"wm.CLIMBED['gap'], got {measure!r}"
+            "measure must be an objective that grows with uncertainty, such as "
+            f"wm.perturb.CLIMBED['mutual information'], got {measure!r}"
         )
     return Search(measure, ball, Ascent(Uniform(1, steps), Steepest(alpha)))

@@ -9,42 +9,25 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin import (
-    LMS5,
-    OPEN,
-    Adam,
-    BeforeHead,
-    DeepKernelSpec,
-    Ensemble,
-    EnsembleSpec,
-    LastDropout,
-    Linf,
-    MCDropout,
-    MCDropoutSpec,
-    Method,
-    MLPSpec,
-    Network,
-    PerStep,
-    Plan,
-    ResidualMLPSpec,
-    Rng,
-    Training,
-    Updates,
-    accuracy,
-    at_input,
-    continue_training,
-    laplace,
+from widemargin import OPEN, Adam, Ensemble, Linf, MCDropout, Method, Plan, Updates, at_input, laplace, udp, udpr
+from widemargin.data.toy import LMS5
+from widemargin.measure.accuracy import accuracy
+from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.networks.mlp import MLPSpec
+from widemargin.networks.spectral import ResidualMLPSpec
+from widemargin.perturb.objectives import (
     perturbed_log_expected_entropy,
     perturbed_log_mutual_information,
     perturbed_log_variation_ratio,
-    pgd_attack,
-    robust_accuracy,
-    standard,
-    udp,
-    udpr,
 )
-from widemargin.runs.run import AtInput, Estimator, NetworkSpec
+from widemargin.recipes import standard
+from widemargin.rng import Rng
+from widemargin.runs.run import AtInput, BeforeHead, DeepKernelSpec, EnsembleSpec, Estimator, MCDropoutSpec, NetworkSpec
 from widemargin.training.checkpoint import load_training, load_weights, save_training, save_weights
+from widemargin.training.loop import Training, continue_training
+from widemargin.uncertainty.drawn import PerStep
+from widemargin.uncertainty.dropout import LastDropout
+from widemargin.uncertainty.network import Network
 
 CLOUD = LMS5(count=40).draw()
 POINTS, LABELS = CLOUD.points, CLOUD.labels
@@ -154,7 +137,7 @@ def test_all_parameters_get_finite_gradients(method: Method, members: int, build
     network = build().train()
     moved = method.perturb(network, POINTS, LABELS, Rng.seeded(1))
     with Rng.seeded(0).as_global():
-        method.loss(network, POINTS, LABELS, moved).backward()
+        method.loss_at(network, POINTS, LABELS, moved).backward()
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
-from widemargin import Dataset, Network, Single, at_input
+from widemargin import Dataset, Single, at_input
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.runner import AuditTarget, audit
 from widemargin.data.dataset import Origin
@@ -34,6 +34,7 @@ from widemargin.perturb.objectives import dlr_loss, margin_loss
 from widemargin.perturb.pgd import PGD
 from widemargin.perturb.square import Square
 from widemargin.rng import RowRng
+from widemargin.uncertainty.network import Network
 
 CLASSES, SIDE, COUNT = 4, 4, 6
 REFUSED = "cannot reshape tensor of 0 elements"

@@ -21,7 +21,10 @@ from cases import (
     search_of,
 )
 from front_door import public_names
-from widemargin import InTrainMode, Method, Network, Rng, Single, at_input
+from widemargin import Method, Single, at_input
+from widemargin.perturb.search import InTrainMode
+from widemargin.rng import Rng
+from widemargin.uncertainty.network import Network
 
 every_method = pytest.mark.parametrize("method", METHODS, ids=repr)
 every_search = pytest.mark.parametrize("method", PERTURBING, ids=repr)
@@ -68,7 +71,7 @@ def test_delta_stays_in_ball_and_box(method: Method, setting: Setting) -> None:
 def test_all_parameters_get_finite_gradients(method: Method, setting: Setting) -> None:
     network, points, labels = setting.network(), setting.points(), setting.labels()
     moved = method.perturb(network, points, labels, Rng.seeded(0))
-    loss = method.loss(network, points, labels, moved)
+    loss = method.loss_at(network, points, labels, moved)
     loss.backward()
     assert loss.shape == ()
     for parameter in network.parameters():

@@ -1,7 +1,9 @@
 import pytest
 import torch
 
-from widemargin import UNLABELLED, Dataset, Single, accuracy, at_input
+from widemargin import Dataset, Single, at_input
+from widemargin.data.checks import UNLABELLED
+from widemargin.measure.accuracy import accuracy
 
 POINTS = torch.arange(8.0).view(4, 2)
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from widemargin import LMS5, Dataset, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
-from widemargin.data.toy import PointSet
+from widemargin import Dataset
+from widemargin.data.toy import LMS5, FromSklearn, NarrowCorridor, PointSet, TwoDistances, TwoGaussians
 
 SETS: list[tuple[PointSet, int, int, int]] = [
     (NarrowCorridor(), 66, 2, 2),

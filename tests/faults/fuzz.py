@@ -260,7 +260,9 @@ def _image_folder(path: Path) -> object:
 
 
 def _description_seeds() -> list[bytes]:
-    from widemargin import Adam, Epochs, ImageSet, LeNetSpec, Linf, Plan, udp
+    from widemargin import Adam, Epochs, Linf, Plan, udp
+    from widemargin.data.images import ImageSet
+    from widemargin.networks.named import LeNetSpec
     from widemargin.runs.run import Trial
     from widemargin.runs.serialize import plain, written
 

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from cases import BALLS, WITH_BALL, WITHOUT_BALL
-from widemargin import MLP, Method, Rng, Single, at_input
+from widemargin import Method, Single, at_input
+from widemargin.networks.mlp import MLP
+from widemargin.rng import Rng
 
 FILE = Path(__file__).with_name("values.json")
 METHODS: dict[str, Method] = {name: make() for name, make in WITHOUT_BALL.items()} | {
@@ -29,7 +31,7 @@ def computed(method: Method) -> dict[str, object]:
         parameter.data = _waves(*parameter.shape)
     points, labels = 0.45 + 0.45 * _waves(4, 16), torch.tensor([0, 1, 2, 0])
     moved = method.perturb(network, points, labels, Rng.seeded(0))
-    return {"loss": method.loss(network, points, labels, moved).item(), "delta": moved.delta.tolist()}
+    return {"loss": method.loss_at(network, points, labels, moved).item(), "delta": moved.delta.tolist()}
 
 
 if __name__ == "__main__":

@@ -16,15 +16,16 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Generator, Tensor, nn
 
-from widemargin import AtInput, Dataset, DeepKernelSpec, Linf, ResidualMLPSpec, cli
+from widemargin import Dataset, Linf, cli
 from widemargin.io.export import trained, write_network
 from widemargin.io.load import load_model
 from widemargin.io.onnx_graph import OPERATORS
 from widemargin.measure.certified import certified_radius
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.named import LeNetSpec, ResNetSpec
+from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.runs.folder import RunFolder
-from widemargin.runs.run import NetworkSpec
+from widemargin.runs.run import AtInput, DeepKernelSpec, NetworkSpec
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.ensemble import Ensemble
 from widemargin.uncertainty.network import Network

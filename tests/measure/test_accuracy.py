@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin import Dataset, Rng, Single, at_input
+from widemargin import Dataset, Single, at_input
 from widemargin.measure.accuracy import accuracy, correct
+from widemargin.rng import Rng
 
 POINTS = Rng.seeded(0).uniform(torch.empty(50, 4))
 LABELS = torch.arange(50) % 3

@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin import L1, L2, MLP, OPEN, Box, Linf, Network, Single, at_input
+from widemargin import L1, L2, OPEN, Box, Linf, Single, at_input
 from widemargin.data.dataset import Dataset, Subset
 from widemargin.fast.pooling import quick_pooling
 from widemargin.measure.autoattack import CLEAN, ROBUST, Attacked, autoattack, autoattack_batches
+from widemargin.networks.mlp import MLP
 from widemargin.perturb.apgd import APGD, TargetedAPGD
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
@@ -17,6 +18,7 @@ from widemargin.perturb.objectives import dlr_loss, margin_loss, perturbed_loss
 from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
 from widemargin.rng import RowRng
+from widemargin.uncertainty.network import Network
 
 MAKERS = {maker.__name__: maker for maker in (APGD, TargetedAPGD, FAB, ShortestFAB, Square, Linf, L2, L1, Box)} | {
     "OPEN": OPEN,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin import L1, L2, OPEN, UNIT, Dataset, Linf, Rng, Single, at_input
+from widemargin import L1, L2, OPEN, Dataset, Linf, Single, at_input
 from widemargin.measure.certified import bounds, certified, certified_radius
 from widemargin.measure.certified.layers import (
     Add,
@@ -27,7 +27,8 @@ from widemargin.measure.certified.region import Region
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.mlp import MLP
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
-from widemargin.perturb.balls import Ball, Box
+from widemargin.perturb.balls import UNIT, Ball, Box
+from widemargin.rng import Rng
 from widemargin.uncertainty.cuts import before_head
 from widemargin.uncertainty.ensemble import Ensemble
 

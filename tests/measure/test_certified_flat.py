@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from widemargin import L1, L2, Dataset, Linf, Network, Rng
+from widemargin import L1, L2, Dataset, Linf
 from widemargin.io.export import write_network
 from widemargin.io.load import load_model
 from widemargin.measure.certified import certified_radius
+from widemargin.rng import Rng
+from widemargin.uncertainty.network import Network
 
 NORMS = (Linf, L2, L1)
 

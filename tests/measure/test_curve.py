@@ -9,18 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from linear_oracle import KINDS, NORMS, known_distances
-from widemargin import L2, MLP, OPEN, UNIT, Dataset, Linf, Network, Rng, Single, at_input
+from widemargin import L2, OPEN, Dataset, Linf, Single, at_input
 from widemargin.data.dataset import Subset
 from widemargin.measure.autoattack import autoattack
 from widemargin.measure.curve import Curve, Progress, bisected, robustness
 from widemargin.measure.distance import NO_ATTACK
 from widemargin.measure.interval import wilson
+from widemargin.networks.mlp import MLP
 from widemargin.perturb.attack import Attack, Perturbed, perturbed
-from widemargin.perturb.balls import Ball, Norm
+from widemargin.perturb.balls import UNIT, Ball, Norm
 from widemargin.perturb.fmn import FMN
 from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
-from widemargin.rng import AnyRng
+from widemargin.rng import AnyRng, Rng
+from widemargin.uncertainty.network import Network
 
 RADII = [0.02 * (i + 1) for i in range(16)]
 BALLS = [Linf(radius) for radius in RADII]

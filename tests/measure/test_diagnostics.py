@@ -9,11 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from widemargin import L1, L2, MLP, OPEN, Box, Dataset, Ensemble, Linf, Network, Rng, Single, at_input
+from widemargin import L1, L2, OPEN, Box, Dataset, Ensemble, Linf, Single, at_input
 from widemargin.measure import diagnostics as d
 from widemargin.measure.diagnostics import strength
 from widemargin.measure.diagnostics import suite as every
+from widemargin.networks.mlp import MLP
 from widemargin.perturb.balls import Ball
+from widemargin.rng import Rng
+from widemargin.uncertainty.network import Network
 
 ROWS = 80
 BALL = Linf(0.1)

@@ -9,16 +9,20 @@ from torch import nn
 
 from digits import conv_net
 from linear_oracle import KINDS, NORMS, Kind, known_distances
-from widemargin import L1, L2, MLP, OPEN, UNIT, Dataset, Ensemble, FromSklearn, Linf, Network, Rng, Single, at_input
+from widemargin import L1, L2, OPEN, Dataset, Ensemble, Linf, Single, at_input
+from widemargin.data.toy import FromSklearn
 from widemargin.measure.accuracy import correct
 from widemargin.measure.distance import NO_ATTACK, Distances, distances
 from widemargin.measure.margin import margins
-from widemargin.perturb.balls import Norm
+from widemargin.networks.mlp import MLP
+from widemargin.perturb.balls import UNIT, Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.ddn import DDN
 from widemargin.perturb.fab import ShortestFAB
 from widemargin.perturb.fmn import FMN
 from widemargin.perturb.suites import shortest, starts_of
+from widemargin.rng import Rng
+from widemargin.uncertainty.network import Network
 
 
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)

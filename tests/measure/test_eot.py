@@ -8,14 +8,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin import MLP, OPEN, UNIT, Dataset, Linf, MCDropout, Network, Rng, Single, at_input
+from widemargin import OPEN, Dataset, Linf, MCDropout, Single, at_input
 from widemargin.measure.eot import Draws, judged
+from widemargin.networks.mlp import MLP
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import Attack, Perturbed
+from widemargin.perturb.balls import UNIT
 from widemargin.perturb.fmn import FMN
-from widemargin.rng import AnyRng, RowRng
+from widemargin.rng import AnyRng, Rng, RowRng
 from widemargin.shapes import Labels, Points
 from widemargin.uncertainty.input_space import InputSpace
+from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.predictive import is_correct
 
 POINTS = Dataset(torch.linspace(-1, 1, 41)[:, None], (torch.linspace(-1, 1, 41) > 0).long())

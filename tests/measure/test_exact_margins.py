@@ -9,10 +9,11 @@ from torch import nn
 
 from exact_margins import TABLES, Array, box_of, exact_margins, least_distance, table
 from linear_oracle import NORMS, shortest_climb
-from widemargin import L1, L2, OPEN, UNIT, Box, Dataset, Linf, Rng, Single, at_input
+from widemargin import L1, L2, OPEN, Box, Dataset, Linf, Single, at_input
 from widemargin.measure.distance import distances
 from widemargin.networks.mlp import MLP
-from widemargin.perturb.balls import Norm
+from widemargin.perturb.balls import UNIT, Norm
+from widemargin.rng import Rng
 
 ORDER = {Linf: np.inf, L2: 2, L1: 1}
 

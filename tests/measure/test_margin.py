@@ -7,8 +7,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from widemargin import Dataset, Network, Rng, Single, TwoGaussians, at_input, margins
+from widemargin import Dataset, Single, at_input
+from widemargin.data.toy import TwoGaussians
 from widemargin.measure.boundary import Window, lead, log_probs, zero_lines
+from widemargin.measure.margin import margins
+from widemargin.rng import Rng
+from widemargin.uncertainty.network import Network
 
 POINTS = 2 * Rng.seeded(0).uniform(torch.empty(12, 2)) - 1
 CLOUD = Dataset(POINTS, torch.arange(12) % 2)

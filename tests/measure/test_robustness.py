@@ -4,28 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin import (
-    L2,
-    OPEN,
-    Ascent,
-    Dataset,
-    Fixed,
-    InBall,
-    Linf,
-    Network,
-    Rng,
-    Search,
-    Single,
-    Steepest,
-    Uniform,
-    after,
-    at_input,
-    perturbed_log_entropy,
-    perturbed_loss,
-)
+from widemargin import L2, OPEN, Dataset, Linf, Single, at_input
 from widemargin.measure.accuracy import correct
 from widemargin.measure.robustness import pgd_attack, robust, robust_accuracy
+from widemargin.perturb.ascent import Ascent, Fixed, InBall, Steepest, Uniform
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.objectives import perturbed_log_entropy, perturbed_loss
+from widemargin.perturb.search import Search
+from widemargin.rng import Rng
+from widemargin.uncertainty.cuts import after
+from widemargin.uncertainty.network import Network
 
 POINTS = Rng.seeded(1).normal(torch.empty(60, 2, dtype=torch.float64))
 WEIGHT = torch.tensor([[1.0, 2.0], [-1.0, -2.0]], dtype=torch.float64)

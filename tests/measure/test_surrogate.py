@@ -5,11 +5,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from widemargin import L2, MLP, OPEN, Dataset, Linf, Network, Rng, Single, at_input
+from widemargin import L2, OPEN, Dataset, Linf, Single, at_input
 from widemargin.measure.diagnostics import broken_by, stood_in
 from widemargin.measure.surrogate import UPDATES, Surrogate, fooled, surrogate
+from widemargin.networks.mlp import MLP
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.pgd import PGD
+from widemargin.rng import Rng
+from widemargin.uncertainty.network import Network
 
 TABLE = Dataset(Rng.seeded(0).normal(torch.empty(200, 3)) * torch.tensor([1.0, 100.0, 0.01]), torch.arange(200) % 2)
 IMAGES = Dataset(Rng.seeded(0).uniform(torch.empty(200, 1, 8, 8)), torch.arange(200) % 2)

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from widemargin import MLP, MLPSpec
-from widemargin.networks.mlp import StackedMLP
+from widemargin.networks.mlp import MLP, MLPSpec, StackedMLP
 
 
 def test_an_mlp_is_linear_layers_with_relu_between() -> None:

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin import LeNetSpec, ResidualMLPSpec, Rng
-from widemargin.networks.spectral import Bounded, bounded
+from widemargin.networks.named import LeNetSpec
+from widemargin.networks.spectral import Bounded, ResidualMLPSpec, bounded
+from widemargin.rng import Rng
 
 RNG = torch.Generator().manual_seed(0)
 

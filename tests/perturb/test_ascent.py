@@ -7,28 +7,23 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lines import lead, line
-from widemargin import (
-    L1,
-    L2,
-    OPEN,
-    UNIT,
+from widemargin import L1, L2, OPEN, Linf
+from widemargin.perturb.ascent import (
     Ascent,
     Fixed,
     Gaussian,
     InBall,
     LinearDecay,
-    Linf,
     Misclassified,
     ProjectToBoundary,
     RandomFraction,
-    Rng,
-    Search,
     Steepest,
     Uniform,
-    perturbed_gap,
-    perturbed_log_entropy,
-    perturbed_loss,
 )
+from widemargin.perturb.balls import UNIT
+from widemargin.perturb.objectives import perturbed_gap, perturbed_log_entropy, perturbed_loss
+from widemargin.perturb.search import Search
+from widemargin.rng import Rng
 
 NORMS = [Linf, L2, L1]
 every_norm = pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)

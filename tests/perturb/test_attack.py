@@ -33,7 +33,7 @@ POINTS = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
 def network(cut: int = 0) -> wm.Single:
     with Rng.seeded(0).as_global():
         layers = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Tanh(), nn.Linear(8, 2))
-    return wm.Single(wm.at_input(layers) if cut == 0 else wm.after(layers, cut))
+    return wm.Single(wm.at_input(layers) if cut == 0 else wm.uncertainty.after(layers, cut))
 
 
 def labels(of: wm.Single) -> torch.Tensor:
@@ -65,7 +65,7 @@ def test_a_method_trains_on_what_an_attack_finds_and_the_network_is_as_before(cu
     model = network(cut)
     known = labels(model)
     model.train()
-    method = wm.Method(AtCut(PGD(BALL, 5)), wm.perturbed_loss)
+    method = wm.Method(AtCut(PGD(BALL, 5)), wm.perturb.perturbed_loss)
     moved = method.perturb(model, POINTS, known, Rng.seeded(0))
     assert moved.delta.shape == model.encode(POINTS).shape
     assert float(moved.distance.max()) <= 0.3001
@@ -80,6 +80,6 @@ def test_a_method_trains_on_what_an_attack_finds_and_the_network_is_as_before(cu
 
 
 def test_an_attack_does_not_serve_replicas() -> None:
-    pair = wm.Replicas([wm.MLP(3, 4, 2), wm.MLP(3, 4, 2)])
+    pair = wm.uncertainty.Replicas([wm.networks.MLP(3, 4, 2), wm.networks.MLP(3, 4, 2)])
     with pytest.raises(ValueError, match=r"^an attack is on one network, got 2 replicas: perturb them by a Search$"):
         AtCut(PGD(BALL, 5))(pair, POINTS, torch.zeros(20, dtype=torch.long), Rng.seeded(0))

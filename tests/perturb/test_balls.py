@@ -8,8 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from widemargin import L1, L2, OPEN, UNIT, Box, Linf, Rng
-from widemargin.perturb.balls import Ball
+from widemargin import L1, L2, OPEN, Box, Linf
+from widemargin.perturb.balls import UNIT, Ball
+from widemargin.rng import Rng
 
 NORMS = [Linf, L2, L1]
 every_norm = pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)

@@ -7,8 +7,8 @@ from torch import nn
 
 from digits import conv_net
 from linear_oracle import KINDS, NORMS, Kind, inner_points, known_distances, linear
-from widemargin import L1, L2, OPEN, UNIT, Box
-from widemargin.perturb.balls import Norm
+from widemargin import L1, L2, OPEN, Box
+from widemargin.perturb.balls import UNIT, Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.fmn import FMN
 from widemargin.perturb.line_search import Nearest

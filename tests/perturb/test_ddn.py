@@ -5,7 +5,8 @@ from torch import Tensor, nn
 
 from digits import conv_net, foolbox_places
 from linear_oracle import KINDS, Kind, known_distances
-from widemargin import L2, OPEN, UNIT, Linf
+from widemargin import L2, OPEN, Linf
+from widemargin.perturb.balls import UNIT
 from widemargin.perturb.ddn import DDN
 from widemargin.perturb.line_search import line_search
 from widemargin.rng import RowRng

@@ -4,12 +4,13 @@ import torch
 
 from digits import conv_net, foolbox_places
 from linear_oracle import KINDS, NORMS, Kind, known_distances
-from widemargin import L1, L2, MLP, OPEN, UNIT, Linf, Rng
-from widemargin.perturb.balls import Norm
+from widemargin import L1, L2, OPEN, Linf
+from widemargin.networks.mlp import MLP
+from widemargin.perturb.balls import UNIT, Norm
 from widemargin.perturb.fmn import FMN, nearest_classes
 from widemargin.perturb.line_search import line_search
 from widemargin.perturb.losses import margin
-from widemargin.rng import RowRng
+from widemargin.rng import Rng, RowRng
 
 THEIRS = {Linf: "LInfFMNAttack", L2: "L2FMNAttack", L1: "L1FMNAttack"}
 

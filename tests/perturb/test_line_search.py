@@ -5,10 +5,11 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from linear_oracle import KINDS, NORMS, Kind, known_distances, shortest_climb
-from widemargin import L1, L2, OPEN, UNIT, Box, Linf, Rng
-from widemargin.perturb.balls import Norm
+from widemargin import L1, L2, OPEN, Box, Linf
+from widemargin.perturb.balls import UNIT, Norm
 from widemargin.perturb.line_search import firm, line_search, plainly_wrong
 from widemargin.perturb.refine import refine
+from widemargin.rng import Rng
 
 CENTERS = Rng.seeded(2).uniform(torch.empty(40, 5)) - 0.5
 LABELS = torch.zeros(40, dtype=torch.int64)

@@ -6,17 +6,11 @@ from torch import Tensor
 
 import widemargin
 from front_door import public_names
-from widemargin import (
-    Ascent,
-    Fixed,
-    Gaussian,
-    InBall,
-    Linf,
+from widemargin import Linf
+from widemargin.perturb.ascent import Ascent, Fixed, Gaussian, InBall, Steepest
+from widemargin.perturb.objectives import (
     Objective,
     Pair,
-    Rng,
-    Search,
-    Steepest,
     clean_entropy,
     clean_loss,
     divergence,
@@ -34,6 +28,8 @@ from widemargin import (
     perturbed_variation_ratio,
     soft_cross_entropy,
 )
+from widemargin.perturb.search import Search
+from widemargin.rng import Rng
 
 LABELS = torch.tensor([0, 2, 1, 1])
 CLEAN, PERTURBED = (2 * Rng.seeded(seed).normal(torch.empty(3, 4, 3, dtype=torch.float64)) for seed in (0, 1))

@@ -2,9 +2,11 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin import L2, UNIT, LeNet, Linf, Single, at_input
+from widemargin import L2, Linf, Single, at_input
 from widemargin.fast.blocks import HeldBlocks
+from widemargin.networks.lenet import LeNet
 from widemargin.perturb import square
+from widemargin.perturb.balls import UNIT
 from widemargin.perturb.patches import FirstLayers, Window, cut_open
 from widemargin.perturb.square import Square
 from widemargin.rng import RowRng

@@ -10,32 +10,26 @@ from lines import line
 from widemargin import (
     L1,
     L2,
-    MLP,
     OPEN,
-    Ascent,
     Ensemble,
-    Fixed,
-    InTrainMode,
     Linf,
     Method,
-    Misclassified,
-    Replicas,
-    Rng,
-    Search,
     Single,
-    Steepest,
-    Uniform,
-    Unperturbed,
-    after,
     at_input,
-    perturbed_loss,
     pgd,
     trades,
     trades_cross_entropy,
     trades_random_start,
     udp,
 )
+from widemargin.networks.mlp import MLP
+from widemargin.perturb.ascent import Ascent, Fixed, Misclassified, Steepest, Uniform
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.objectives import perturbed_loss
+from widemargin.perturb.search import InTrainMode, Search, Unperturbed
+from widemargin.rng import Rng
+from widemargin.uncertainty.cuts import after
+from widemargin.uncertainty.replicas import Replicas
 
 SLOPE = [1.0, -2.0, 0.5]
 LENGTH = 5.25**0.5

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 import interrupted
-from widemargin import MCDropoutSpec, Epochs, LeNetSpec, EnsembleSpec, PerStep
+from widemargin import Epochs
+from widemargin.networks.named import LeNetSpec
+from widemargin.runs.run import EnsembleSpec, MCDropoutSpec
+from widemargin.uncertainty.drawn import PerStep
 
 FILES = ("records.jsonl", "checkpoint.safetensors", "last.safetensors", "best.safetensors", "figures.json", "run.yaml")
 

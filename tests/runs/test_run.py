@@ -7,33 +7,27 @@ import torch
 from torch import nn
 
 from front_door import public_names
-from widemargin import (
-    LMS5,
-    Adam,
+from widemargin import Adam, Epochs, Linf, Plan, Updates, udp
+from widemargin.data.images import ImageSet
+from widemargin.data.toy import LMS5
+from widemargin.networks.mlp import MLPSpec
+from widemargin.networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec
+from widemargin.recipes import standard
+from widemargin.runs.run import (
     AtInput,
     AtModule,
     BeforeHead,
     DeepKernelSpec,
-    MCDropoutSpec,
-    DropoutResNetSpec,
-    Epochs,
-    ImageSet,
-    LastDropout,
-    LeNetSpec,
-    Linf,
     EnsembleSpec,
-    PerStep,
-    Plan,
-    ResNetSpec,
+    MCDropoutSpec,
+    Place,
     Run,
     Trial,
-    Updates,
     Validation,
-    MLPSpec,
-    standard,
-    udp,
+    key_of,
 )
-from widemargin.runs.run import Place, key_of
+from widemargin.uncertainty.drawn import PerStep
+from widemargin.uncertainty.dropout import LastDropout
 
 RUN = Run(LMS5(), MLPSpec((2, 4, 2)), standard(), Plan(Updates(3), Adam(0.1)), 1)
 TRIAL = Trial(ImageSet("digits"), LeNetSpec(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))

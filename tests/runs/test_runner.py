@@ -10,48 +10,41 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from widemargin import (
-    LMS5,
     OPEN,
     SGD,
-    SWA,
     Adam,
-    BeforeHead,
     Dataset,
-    Diverged,
     Ensemble,
     Epochs,
-    ImageSet,
-    NoAverage,
-    LeNetSpec,
     Linf,
     MCDropout,
-    Outcome,
     Plan,
-    Record,
-    ResNetSpec,
-    Rng,
     Single,
-    Trial,
     Updates,
-    Validation,
-    MLPSpec,
-    accuracy,
-    after,
     at_input,
-    fit,
     laplace,
-    pgd_attack,
-    standard,
     udp,
 )
-from widemargin.runs.runner import Pace, run_training
-from widemargin.io.export import write_network
-from widemargin.runs.folder import Line, RunFolder
-from widemargin.runs.user_network import UserNetwork
-from widemargin.runs.stop import AtEpoch, AtUpdate, Stopped
-from widemargin.runs.prepare import prepare
+from widemargin.data.images import ImageSet
+from widemargin.data.toy import LMS5
 from widemargin.files import read_tensors as read
-from widemargin.training.plan import Average
+from widemargin.io.export import write_network
+from widemargin.measure.accuracy import accuracy
+from widemargin.measure.robustness import pgd_attack
+from widemargin.networks.mlp import MLPSpec
+from widemargin.networks.named import LeNetSpec, ResNetSpec
+from widemargin.recipes import standard
+from widemargin.rng import Rng
+from widemargin.runs.fit import fit
+from widemargin.runs.folder import Line, RunFolder
+from widemargin.runs.prepare import prepare
+from widemargin.runs.run import BeforeHead, Trial, Validation
+from widemargin.runs.runner import Outcome, Pace, run_training
+from widemargin.runs.stop import AtEpoch, AtUpdate, Stopped
+from widemargin.runs.user_network import UserNetwork
+from widemargin.training.loop import Diverged, Record
+from widemargin.training.plan import SWA, Average, NoAverage
+from widemargin.uncertainty.cuts import after
 
 DIGITS = ImageSet("digits", fraction=0.2)
 PLAN = Plan(Epochs(4), Adam(0.003), batch=32)

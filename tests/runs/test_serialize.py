@@ -7,35 +7,20 @@ import yaml
 
 from cases import METHODS
 from front_door import public_names
-from widemargin import (
-    EMA,
-    SGD,
-    SWA,
-    Adam,
-    Epochs,
-    Linf,
-    Method,
-    Multistep,
-    Plan,
-    Search,
-    Triangle,
-    Updates,
-    clean_loss,
-    objective,
-    perturbed_loss,
-    udp,
-)
-from widemargin.runs.serialize import PARTS, made, plain, read_run, written
-from widemargin.runs.user_network import UserNetwork
+from widemargin import SGD, Adam, Epochs, Linf, Method, Plan, Updates, udp
 from widemargin.data.augment import CropFlip
 from widemargin.data.images import ImageSet
-from widemargin.data.local import ImageFolder, Npz, LocalData, Table
+from widemargin.data.local import ImageFolder, LocalData, Npz, Table
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec
 from widemargin.networks.spectral import ResidualMLPSpec
-from widemargin.perturb.objectives import Pair
-from widemargin.runs.run import AtModule, BeforeHead, DeepKernelSpec, MCDropoutSpec, EnsembleSpec, Trial, Validation
+from widemargin.perturb.objectives import Pair, clean_loss, objective, perturbed_loss
+from widemargin.perturb.search import Search
+from widemargin.runs.run import AtModule, BeforeHead, DeepKernelSpec, EnsembleSpec, MCDropoutSpec, Trial, Validation
+from widemargin.runs.serialize import PARTS, made, plain, read_run, written
+from widemargin.runs.user_network import UserNetwork
 from widemargin.shapes import PerSample
+from widemargin.training.plan import EMA, SWA, Multistep, Triangle
 from widemargin.uncertainty.drawn import PerStep
 from widemargin.uncertainty.dropout import LastDropout
 

@@ -125,7 +125,6 @@ CANNOT = "the network cannot answer points of shape [3], as those of two.npz are
     ("name", "sentence"),
     [
         ("Raises", f"{CANNOT}ZeroDivisionError: in the"),
-        ("Two", f"{CANNOT}Two must return logits as one tensor, got a tuple: let its forward return the logits alone"),
         ("Named", f"{CANNOT}Named must return logits as one tensor, got a dict"),
         ("Nothing", f"{CANNOT}Nothing must return logits as one tensor, got a NoneType"),
         ("Detached", "gradients must reach the network's inputs, but its answers are cut off from them: remove"),
@@ -139,7 +138,9 @@ def test_what_cannot_be_audited_is_one_sentence(name: str, sentence: str, capsys
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-@pytest.mark.parametrize("name", ["Net", "Viewing", "Doubling", "Object", "One", "Without", "scripted", "compiled"])
+@pytest.mark.parametrize(
+    "name", ["Net", "Viewing", "Doubling", "Object", "One", "Two", "Without", "scripted", "compiled"]
+)
 def test_what_can_is_asked_for_logits_and_keeps_its_inputs(name: str) -> None:
     network, points = load_model(f"own.py:{name}").network, POINTS.clone()
     wanted = 2 * LOGITS if name == "Doubling" else LOGITS
@@ -177,8 +178,8 @@ def test_only_one_tensor_is_taken_out() -> None:
         def forward(self, inputs: Tensor) -> object:
             return self.answer
 
-    for answer in ([LOGITS], (LOGITS,), SimpleNamespace(logits=LOGITS)):
+    for answer in ([LOGITS], (LOGITS, POINTS), {"logits": LOGITS}, SimpleNamespace(logits=LOGITS)):
         assert AsLogits(Answers(answer), "a").forward(POINTS) is LOGITS
-    for wrong in ((), (LOGITS, LOGITS), ("text",), SimpleNamespace(logits=None), 3):
+    for wrong in ((), ("text", LOGITS), {"answer": LOGITS}, SimpleNamespace(logits=None), 3):
         with pytest.raises(ValueError, match="a must return logits as one tensor"):
             AsLogits(Answers(wrong), "a")(POINTS)

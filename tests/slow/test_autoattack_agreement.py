@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin import L2, Linf, Rng, Single, at_input, pgd
+from widemargin import L2, Linf, Single, at_input, pgd
 from widemargin.data.dataset import Dataset
 from widemargin.data.images import ImageSet
 from widemargin.measure.autoattack import autoattack
 from widemargin.networks.lenet import LeNet
 from widemargin.perturb.balls import Ball
+from widemargin.rng import Rng
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def trained() -> tuple[Single, Dataset]:
         inputs, labels = parts.train[torch.randint(len(parts.train), (64,), generator=rng)]
         moved = method.perturb(network, inputs, labels, Rng.seeded(update))
         optimizer.zero_grad()
-        method.loss(network, inputs, labels, moved).backward()
+        method.loss_at(network, inputs, labels, moved).backward()
         optimizer.step()
     return network.eval(), Dataset(*parts.test[torch.arange(60)])
 

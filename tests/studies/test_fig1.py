@@ -13,9 +13,9 @@ from widemargin.workers import Workers
 from widemargin_studies import app_three_cases, fig1, pictorial
 
 
-def vertical(at: float) -> wm.MLP:
+def vertical(at: float) -> wm.networks.MLP:
     """A network whose boundary is the line x = at."""
-    network = wm.MLP(2, 2)
+    network = wm.networks.MLP(2, 2)
     (layer,) = network.layers
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[-2.0, 0.0], [2.0, 0.0]]))  # type: ignore[operator]

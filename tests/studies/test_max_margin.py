@@ -21,7 +21,7 @@ def test_the_rule_answers_with_distances() -> None:
 
 def test_two_points_halve_their_distance() -> None:
     cloud = wm.Dataset(torch.tensor([[0.0, 0.0], [0.6, 0.8]]), torch.tensor([0, 1]))
-    found = wm.margins(wm.Single(wm.at_input(study.NearestNeighbour(cloud))), cloud, resolution=51)
+    found = wm.measure.margin.margins(wm.Single(wm.at_input(study.NearestNeighbour(cloud))), cloud, resolution=51)
     np.testing.assert_allclose(found.margin, [0.5, 0.5], atol=1e-6)
 
 
@@ -38,7 +38,7 @@ def test_the_closest_pair() -> None:
 
 
 def test_the_study_measures_the_reference_and_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "SETS", (wm.LMS5(seed=1, count=30), wm.LMS5(seed=2, count=30)))
+    monkeypatch.setattr(study, "SETS", (wm.data.LMS5(seed=1, count=30), wm.data.LMS5(seed=2, count=30)))
     monkeypatch.setattr(study.plane, "PICTURE_RESOLUTION", 41)
     store = Store(tmp_path / "runs")
     study.run(store, Workers(rich.console.Console(file=io.StringIO()), 1))
@@ -54,7 +54,7 @@ def test_a_rule_that_is_off_is_found_out(tmp_path: Path, monkeypatch: pytest.Mon
         def forward(self, points: torch.Tensor) -> torch.Tensor:
             return super().forward(points + torch.tensor([0.01, 0.0]))
 
-    monkeypatch.setattr(study, "SETS", (wm.LMS5(seed=1, count=30),))
+    monkeypatch.setattr(study, "SETS", (wm.data.LMS5(seed=1, count=30),))
     monkeypatch.setattr(study.plane, "PICTURE_RESOLUTION", 41)
     monkeypatch.setattr(study, "NearestNeighbour", Shifted)
     store = Store(tmp_path / "runs")

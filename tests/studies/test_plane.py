@@ -35,7 +35,7 @@ def workers() -> Workers:
 
 def test_a_run_is_measured_once_and_alike_alone_or_abreast(tmp_path: Path, workers: Workers) -> None:
     method = wm.udp(wm.Linf(0.5, wm.OPEN), 0.05, 10)
-    runs = plane.runs_of(wm.TwoDistances(), method, SHORT, (0, 1, 2))
+    runs = plane.runs_of(wm.data.TwoDistances(), method, SHORT, (0, 1, 2))
     together, alone = Store(tmp_path / "together"), Store(tmp_path / "alone")
     plane.complete(runs, {method: "udp"}, together, workers, "Training")
     plane.complete(runs[1:2], {method: "udp"}, alone, workers, "Training")
@@ -49,11 +49,11 @@ def test_a_run_is_measured_once_and_alike_alone_or_abreast(tmp_path: Path, worke
 
 
 def test_the_key_names_all_that_decides_a_number() -> None:
-    run = wm.Run(wm.LMS5(1), wm.MLPSpec((2, 8, 2)), wm.standard(), SHORT, 0)
+    run = wm.runs.Run(wm.data.LMS5(1), wm.networks.MLPSpec((2, 8, 2)), wm.standard(), SHORT, 0)
     others = [
         replace(run, seed=1),
-        replace(run, data=wm.LMS5(2)),
-        replace(run, network=wm.MLPSpec((2, 9, 2))),
+        replace(run, data=wm.data.LMS5(2)),
+        replace(run, network=wm.networks.MLPSpec((2, 9, 2))),
         replace(run, method=wm.max_entropy(0.1)),
         replace(run, plan=replace(SHORT, length=wm.Updates(31))),
     ]
@@ -101,7 +101,7 @@ def test_two_distances_end_to_end(tmp_path: Path, workers: Workers, monkeypatch:
 
 
 def test_a_run_without_margins_in_linf_is_trained_again_for_them(tmp_path: Path, workers: Workers) -> None:
-    runs = plane.runs_of(wm.TwoDistances(), wm.standard(), replace(SHORT, length=wm.Updates(2)), (0, 1))
+    runs = plane.runs_of(wm.data.TwoDistances(), wm.standard(), replace(SHORT, length=wm.Updates(2)), (0, 1))
     store = Store(tmp_path / "runs")
     plane.complete(runs, {wm.standard(): "standard"}, store, workers, "Training")
     assert plane.missing(runs, store) == 0

@@ -51,7 +51,7 @@ def test_the_study_runs_and_tells_ldp_from_udp(tmp_path: Path, monkeypatch: pyte
     short = [replace(simulation, draws=20_000, chains=400, updates=10) for simulation in study.SIMULATIONS[:2]]
     plan = wm.Plan(wm.Updates(60), wm.Adam(5e-2))
     runs = {
-        case: [replace(run, plan=plan, data=wm.TwoGaussians(seed=1, count=40)) for run in own[:2]]
+        case: [replace(run, plan=plan, data=wm.data.TwoGaussians(seed=1, count=40)) for run in own[:2]]
         for case, own in study.RUNS.items()
     }
     monkeypatch.setattr(study, "SIMULATIONS", tuple(short))

@@ -5,25 +5,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin import (
-    LMS5,
-    OPEN,
-    Adam,
-    Linf,
-    Network,
-    Plan,
-    Rng,
-    Single,
-    Training,
-    Updates,
-    at_input,
-    continue_training,
-)
+from widemargin import OPEN, Adam, Linf, Plan, Single, Updates, at_input
+from widemargin.data.toy import LMS5
 from widemargin.method import Method
 from widemargin.recipes import standard, udp, udpr
+from widemargin.rng import Rng
 from widemargin.training.averaging import averaged_network
-from widemargin.training.loop import Diverged
+from widemargin.training.loop import Diverged, Training, continue_training
 from widemargin.training.plan import EMA, SGD, SWA, Average, NoAverage
+from widemargin.uncertainty.network import Network
 
 CLOUD = LMS5(count=24).draw()
 

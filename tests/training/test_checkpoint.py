@@ -7,30 +7,18 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin import (
-    EMA,
-    LMS5,
-    SGD,
-    SWA,
-    Adam,
-    Cosine,
-    Network,
-    NoAverage,
-    Plan,
-    ResNetSpec,
-    Rng,
-    Single,
-    Training,
-    Updates,
-    at_input,
-    before_head,
-    continue_training,
-    standard,
-)
+from widemargin import SGD, Adam, Cosine, Plan, Single, Updates, at_input
+from widemargin.data.toy import LMS5
 from widemargin.files import read_tensors as read
 from widemargin.files import write_tensors as write
+from widemargin.networks.named import ResNetSpec
+from widemargin.recipes import standard
+from widemargin.rng import Rng
 from widemargin.training.checkpoint import load_training, load_weights, save_training, save_weights
-from widemargin.training.plan import Average, Descent
+from widemargin.training.loop import Training, continue_training
+from widemargin.training.plan import EMA, SWA, Average, Descent, NoAverage
+from widemargin.uncertainty.cuts import before_head
+from widemargin.uncertainty.network import Network
 
 CLOUD = LMS5(count=24).draw()
 

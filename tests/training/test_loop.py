@@ -6,34 +6,31 @@ from torch import Tensor, nn
 
 from widemargin import (
     L2,
-    LMS5,
     OPEN,
     Adam,
     Cosine,
     Dataset,
     Linf,
     Method,
-    MLPSpec,
     Plan,
-    Record,
-    Replicas,
-    Rng,
     Single,
-    Training,
     Updates,
     at_input,
-    continue_training,
     friendly,
     pgd,
     r_fgsm,
-    standard,
     trades,
-    train,
     udp,
     udp_near,
     udp_projected,
     udpr,
 )
+from widemargin.data.toy import LMS5
+from widemargin.networks.mlp import MLPSpec
+from widemargin.recipes import standard
+from widemargin.rng import Rng
+from widemargin.training.loop import Record, Training, continue_training, train
+from widemargin.uncertainty.replicas import Replicas
 
 BALL = Linf(0.3, OPEN)
 METHODS = [

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import widemargin.training.plan
-from widemargin import EMA, SGD, Adam, Constant, Cosine, Epochs, Multistep, Plan, Triangle, Updates
-from widemargin.training.plan import Schedule, set_lr
+from widemargin import SGD, Adam, Cosine, Epochs, Plan, Updates
+from widemargin.training.plan import EMA, Constant, Multistep, Schedule, Triangle, set_lr
 
 
 @pytest.mark.parametrize(

@@ -22,33 +22,32 @@ from torch import Tensor, nn
 import interrupted
 from widemargin import (
     L2,
-    LMS5,
     OPEN,
     SGD,
     Adam,
-    CropFlip,
     Dataset,
     Epochs,
     Linf,
-    MLPSpec,
-    Network,
     Plan,
-    Replicas,
     Single,
-    Training,
     Updates,
     at_input,
-    continue_training,
     r_fgsm,
-    standard,
     udp_near,
     udp_projected,
     udpr,
 )
+from widemargin.data.augment import CropFlip
+from widemargin.data.toy import LMS5
 from widemargin.files import read_tensors as read
+from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.named import ResNetSpec
+from widemargin.recipes import standard
 from widemargin.shapes import Encoded, MemberLogits, Points
+from widemargin.training.loop import Training, continue_training
 from widemargin.training.processes import ALONE, Processes, Shard, Together, local_shard, with_whole_batch_norm
+from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.replicas import Replicas
 
 WORDS = "--data digits --fraction .2 --method udpr --eps .2 --alpha .1 --steps 3 --weight 1 --augment"
 

@@ -4,23 +4,26 @@ import pytest
 import torch
 
 import widemargin as wm
-from widemargin import UNLABELLED, Method, Rng, Search
+from widemargin import Method
+from widemargin.data.checks import UNLABELLED
+from widemargin.perturb.search import Search
+from widemargin.rng import Rng
 
 BALL = wm.L2(0.3, wm.OPEN)
-CLOUD = wm.TwoDistances(count=16).draw()
+CLOUD = wm.data.TwoDistances(count=16).draw()
 PARTLY = CLOUD.hide_labels(torch.tensor([0, 2, 5, 11]))
 TAKING = [wm.vat(BALL, weight=0.5), wm.udp_consistency(BALL, alpha=0.1, steps=3, weight=0.5)]
 PLAN = wm.Plan(wm.Updates(3), wm.Adam(0.01), batch=8)
 
 
 def network() -> wm.Single:
-    return wm.Single(wm.at_input(wm.MLPSpec((2, 8, 2)).build(Rng.seeded(0).generators[0])))
+    return wm.Single(wm.at_input(wm.networks.MLPSpec((2, 8, 2)).build(Rng.seeded(0).generators[0])))
 
 
 def gradients(method: Method, labels: torch.Tensor) -> list[torch.Tensor]:
     own = network()
     moved = method.perturb(own, CLOUD.points, labels, Rng.seeded(3))
-    method.loss(own, CLOUD.points, labels, moved).backward()
+    method.loss_at(own, CLOUD.points, labels, moved).backward()
     return [parameter.grad for parameter in own.parameters() if parameter.grad is not None]
 
 
@@ -39,25 +42,25 @@ def test_hidden_labels_cannot_matter(method: Method) -> None:
 @pytest.mark.parametrize("method", TAKING, ids=["vat", "udp"])
 def test_with_all_labels_it_is_the_clean_loss_and_the_consistency(method: Method) -> None:
     assert isinstance(method.perturb, Search)
-    twin = Method(method.perturb, wm.clean_loss + 0.5 * wm.consistency)
+    twin = Method(method.perturb, wm.perturb.clean_loss + 0.5 * wm.perturb.consistency)
     for one, other in zip(gradients(method, CLOUD.labels), gradients(twin, CLOUD.labels), strict=True):
         torch.testing.assert_close(one, other)
 
 
 def test_the_labelled_loss_is_zero_where_there_is_no_label() -> None:
     logits = torch.randn(3, 16, 2, generator=torch.Generator().manual_seed(0))
-    pair, whole = (wm.Pair(labels, lambda: logits, lambda: logits) for labels in (PARTLY.labels, CLOUD.labels))
+    pair, whole = (wm.perturb.Pair(labels, lambda: logits, lambda: logits) for labels in (PARTLY.labels, CLOUD.labels))
     known = PARTLY.labels != UNLABELLED
-    assert torch.equal(wm.labelled_loss(pair)[known], wm.clean_loss(whole)[known])
-    assert (wm.labelled_loss(pair)[~known] == 0).all()
+    assert torch.equal(wm.perturb.labelled_loss(pair)[known], wm.perturb.clean_loss(whole)[known])
+    assert (wm.perturb.labelled_loss(pair)[~known] == 0).all()
 
 
 def test_consistency_is_the_divergence_with_the_clean_answer_held_fixed() -> None:
     clean = torch.tensor([[[1.0, -1.0, 0.5]]], requires_grad=True)
     perturbed = torch.tensor([[[0.0, 0.3, 0.2]]], requires_grad=True)
-    pair = wm.Pair(torch.tensor([UNLABELLED]), lambda: clean, lambda: perturbed)
-    torch.testing.assert_close(wm.consistency(pair), wm.divergence(pair))
-    wm.consistency(pair).sum().backward()
+    pair = wm.perturb.Pair(torch.tensor([UNLABELLED]), lambda: clean, lambda: perturbed)
+    torch.testing.assert_close(wm.perturb.consistency(pair), wm.perturb.divergence(pair))
+    wm.perturb.consistency(pair).sum().backward()
     assert clean.grad is None
     # The gradient of a cross-entropy under soft labels.
     torch.testing.assert_close(perturbed.grad, (perturbed.softmax(-1) - clean.softmax(-1)).detach())
@@ -82,8 +85,8 @@ def test_vat_finds_the_leading_direction_of_a_linear_network() -> None:
         (wm.pgd(BALL, 0.1, 2), PLAN),
         (wm.udp(BALL, 0.1, 2), PLAN),
         (wm.trades(BALL, 0.1, 2, weight=1.0), PLAN),
-        (Method(wm.pgd(BALL, 0.1, 2).perturb, wm.labelled_loss + wm.consistency), PLAN),
-        (Method(wm.friendly(BALL, 0.1, 2, 0).perturb, wm.labelled_loss), PLAN),
+        (Method(wm.pgd(BALL, 0.1, 2).perturb, wm.perturb.labelled_loss + wm.perturb.consistency), PLAN),
+        (Method(wm.friendly(BALL, 0.1, 2, 0).perturb, wm.perturb.labelled_loss), PLAN),
         (TAKING[0], wm.Plan(wm.Updates(3), wm.Adam(0.01), mixed=True)),
     ],
     ids=["standard", "pgd", "udp", "trades", "search by loss", "search until wrong", "mixed"],
@@ -94,8 +97,10 @@ def test_whoever_needs_labels_refuses_rows_without(method: Method, plan: wm.Plan
 
 
 def test_an_objective_of_ones_own_refuses_them_unless_it_says_otherwise() -> None:
-    def first_logit(pair: wm.Pair) -> torch.Tensor:
+    def first_logit(pair: wm.perturb.Pair) -> torch.Tensor:
         return pair.perturbed()[0, :, 0]
 
-    assert not (wm.perturbed_log_entropy + wm.objective(first_logit)).takes_unlabelled
-    assert (wm.perturbed_log_entropy + wm.objective(first_logit, takes_unlabelled=True)).takes_unlabelled
+    assert not (wm.perturb.perturbed_log_entropy + wm.perturb.objective(first_logit)).takes_unlabelled
+    assert (
+        wm.perturb.perturbed_log_entropy + wm.perturb.objective(first_logit, takes_unlabelled=True)
+    ).takes_unlabelled

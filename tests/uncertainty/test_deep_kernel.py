@@ -3,13 +3,16 @@ from typing import Any
 import pytest
 import torch
 
-from widemargin import LMS5, Adam, AtInput, Dataset, DeepKernel, DeepKernelSpec, LeNetSpec, Plan, ResidualMLPSpec, Rng
+from widemargin import Adam, Dataset, DeepKernel, Plan
 from widemargin.data.images import ImageSet
+from widemargin.data.toy import LMS5
 from widemargin.measure.accuracy import accuracy
-from widemargin.networks.named import ResNetSpec
+from widemargin.networks.named import LeNetSpec, ResNetSpec
+from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.recipes import standard
+from widemargin.rng import Rng
 from widemargin.runs.prepare import prepare
-from widemargin.runs.run import NetworkSpec, Trial
+from widemargin.runs.run import AtInput, DeepKernelSpec, NetworkSpec, Trial
 from widemargin.training.loop import train
 from widemargin.training.plan import Cosine, Updates
 from widemargin.uncertainty.deep_kernel import _forget, check_deep_kernel, first_places, k_means, marginals

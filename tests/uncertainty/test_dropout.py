@@ -4,21 +4,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin import (
-    EveryDropout,
-    LastDropout,
-    LeNetSpec,
-    MCDropout,
-    MLPSpec,
-    PerSearch,
-    PerStep,
-    Rng,
-    after,
-    at_input,
-    before_head,
-)
-from widemargin.networks.named import DropoutResNetSpec
-from widemargin.uncertainty.drawn import fresh_draws
+from widemargin import MCDropout, at_input
+from widemargin.networks.mlp import MLPSpec
+from widemargin.networks.named import DropoutResNetSpec, LeNetSpec
+from widemargin.rng import Rng
+from widemargin.uncertainty.cuts import after, before_head
+from widemargin.uncertainty.drawn import PerSearch, PerStep, fresh_draws
+from widemargin.uncertainty.dropout import EveryDropout, LastDropout
 
 POINTS = torch.linspace(-1, 1, 18).view(6, 3)
 

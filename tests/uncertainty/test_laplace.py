@@ -4,22 +4,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin import (
-    LMS5,
-    Adam,
-    Dataset,
-    MLPSpec,
-    Plan,
-    Rng,
-    Single,
-    Updates,
-    accuracy,
-    at_input,
-    before_head,
-    laplace,
-)
+from widemargin import Adam, Dataset, Plan, Single, Updates, at_input, laplace
+from widemargin.data.toy import LMS5
+from widemargin.measure.accuracy import accuracy
+from widemargin.networks.mlp import MLPSpec
 from widemargin.recipes import standard
+from widemargin.rng import Rng
 from widemargin.training.loop import train
+from widemargin.uncertainty.cuts import before_head
 from widemargin.uncertainty.laplace import _posterior, with_one
 
 CLOUD = LMS5(count=60).draw()

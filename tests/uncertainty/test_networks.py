@@ -2,8 +2,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin import MLP, Ensemble, Replicas, Rng, Single, after, at_input
+from widemargin import Ensemble, Single, at_input
+from widemargin.networks.mlp import MLP
+from widemargin.rng import Rng
+from widemargin.uncertainty.cuts import after
 from widemargin.uncertainty.network import check_network, in_eval_mode
+from widemargin.uncertainty.replicas import Replicas
 
 POINTS = torch.linspace(-1, 1, 18).view(6, 3)
 

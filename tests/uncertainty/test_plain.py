@@ -5,19 +5,12 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from widemargin import (
-    AtInput,
-    BeforeHead,
-    Dataset,
-    DeepKernel,
-    DeepKernelSpec,
-    LeNetSpec,
-    MLPSpec,
-    ResidualMLPSpec,
-    Rng,
-)
-from widemargin.networks.named import ResNetSpec
-from widemargin.runs.run import NetworkSpec, Place
+from widemargin import Dataset, DeepKernel
+from widemargin.networks.mlp import MLPSpec
+from widemargin.networks.named import LeNetSpec, ResNetSpec
+from widemargin.networks.spectral import ResidualMLPSpec
+from widemargin.rng import Rng
+from widemargin.runs.run import AtInput, BeforeHead, DeepKernelSpec, NetworkSpec, Place
 from widemargin.uncertainty.exportable import PlainKernel, plain
 
 PLANE, IMAGES = (2,), (1, 8, 8)

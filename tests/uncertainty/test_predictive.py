@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import exact
-from widemargin import MLP, Ensemble
+from widemargin import Ensemble
+from widemargin.networks.mlp import MLP
 from widemargin.uncertainty import predictive
 
 DTYPES = [torch.float32, torch.float64]

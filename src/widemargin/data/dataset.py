@@ -13,6 +13,8 @@ from widemargin.data.checks import UNLABELLED, check_features, check_known_label
 from widemargin.shapes import Labels, PerSample, Points
 
 ClassName = str | int | float
+_ROWS_AT_ONCE = 2_000
+"""Of the matrix of distances that is in memory."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,13 @@ class Dataset:
 
         The boundary of the nearest-neighbour rule gives every point at least this much, so it is attained.
         """
-        flat = self.points.double().flatten(1)
-        distances = torch.cdist(flat, flat, p=p)
-        distances[self.labels[:, None] == self.labels[None]] = torch.inf
-        return (distances.amin(1) / 2).to(self.points)
+        points = self.points
+        flat, nearest = points.double().flatten(1), []
+        for rows in torch.arange(len(flat), device=flat.device).split(_ROWS_AT_ONCE):
+            distances = torch.cdist(flat[rows], flat, p=p)
+            distances[self.labels[rows, None] == self.labels[None]] = torch.inf
+            nearest.append(distances.amin(1))
+        return (torch.cat(nearest) / 2).to(points)
 
     def _scaled(self, stored: Tensor) -> Tensor:
         if self.white != 1:

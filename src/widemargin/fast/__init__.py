@@ -1,1 +1,13 @@
 """Faster ways to compute what a network says, each held to its plain twin by a test."""
+
+from typing import Any
+
+from widemargin.rooms import find, names
+
+
+def __getattr__(name: str) -> Any:
+    return find(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return names(__name__)

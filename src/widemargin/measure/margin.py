@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from widemargin.data.dataset import Dataset
 from widemargin.measure.boundary import Array, Window, lead, log_probs, zero_lines
@@ -17,15 +19,19 @@ _LOCAL = 17
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """Signed distances: negative for misclassified points, infinite where no boundary was found."""
+    """Distances to the boundary: 0 or less for misclassified points, infinite where no boundary was found."""
 
     margin: Array
     best: Array
     """Half the distance to the nearest point of another class."""
+    exact: bool = True
+    """Measured in the plane, with a sign; else upper bounds, the nearest places that attacks found, 0 where wrong."""
+    places: NDArray[Any] | None = None
+    """Where the network is wrong, if attacks found it."""
 
     @property
     def errors(self) -> int:
-        return int((self.margin < 0).sum())
+        return int((self.margin <= 0).sum())
 
     @property
     def accuracy(self) -> float:

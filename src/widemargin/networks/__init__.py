@@ -1,1 +1,13 @@
-"""Which function is trained?  Plain torch modules that know nothing of perturbations."""
+"""Plain torch modules that know nothing of perturbations: MLP, LeNet, ResNet-18."""
+
+from typing import Any
+
+from widemargin.rooms import find, names
+
+
+def __getattr__(name: str) -> Any:
+    return find(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return names(__name__)

@@ -1,1 +1,13 @@
-"""Where to move a point?"""
+"""Where to move a point: balls, objectives, ascent, search, attacks."""
+
+from typing import Any
+
+from widemargin.rooms import find, names
+
+
+def __getattr__(name: str) -> Any:
+    return find(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return names(__name__)

@@ -56,7 +56,7 @@ class Step(nn.Module):
             mean = clean_loss(Pair(labels, logits, logits)).mean()
             return mean * replicas * shard.weight + self.network.penalty()
         weights = shard.of(self.method.weights(self.processes.gathered(moved.distance, shard), replicas))
-        return self.method.loss(self.network, inputs, labels, moved, weights * shard.among)
+        return self.method.loss_at(self.network, inputs, labels, moved, weights * shard.among)
 
 
 @dataclass(eq=False)

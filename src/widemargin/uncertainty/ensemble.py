@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from widemargin.networks.mlp import MLP
 from widemargin.shapes import Encoded, MemberLogits, Points
-from widemargin.uncertainty.network import Network, check_logits, no_penalty
+from widemargin.uncertainty.network import Network, check_is_module, check_logits, logits_of, no_penalty
 
 _SMALL = 64 * 64
 
@@ -31,6 +31,8 @@ class Ensemble(Network):
         super().__init__()
         if not members:
             raise ValueError("an Ensemble needs at least one member, got none")
+        for member in members:
+            check_is_module(member)
         self.members = nn.ModuleList(members)
 
     def encode(self, inputs: Points) -> Encoded:
@@ -46,7 +48,7 @@ class Ensemble(Network):
 
 def answer_one_by_one(members: Sequence[nn.Module], encoded: Encoded) -> MemberLogits:
     """The slow, obvious twin, and the way of everything but small MLPs."""
-    answers = [member(encoded) for member in members]
+    answers = [logits_of(member(encoded), type(member).__name__) for member in members]
     for answer in answers:
         check_logits(answer, encoded.shape[0])
     return torch.stack(answers)

@@ -1,11 +1,12 @@
 """The base class of all classifiers: encoder and head, logits of M members; checks of a user's network."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from widemargin.shapes import Encoded, LogProbs, MemberLogits, Points
 from widemargin.uncertainty.predictive import log_mean_prob
@@ -33,7 +34,8 @@ class Network(nn.Module, ABC):
 
 
 def no_penalty(network: nn.Module) -> Tensor:
-    return next(network.parameters()).new_zeros(())
+    parameter = next(network.parameters(), None)
+    return torch.zeros(()) if parameter is None else parameter.new_zeros(())
 
 
 @contextmanager
@@ -48,6 +50,22 @@ def in_eval_mode(network: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+def logits_of(answer: Any, name: str) -> Tensor:
+    """The logits in what a network returned: the tensor, the first entry of a tuple, ["logits"] or `.logits`."""
+    if isinstance(answer, tuple | list) and len(answer) > 0 and not hasattr(answer, "logits"):
+        answer = answer[0]
+    elif isinstance(answer, Mapping):
+        answer = answer.get("logits", answer)
+    # A tracer gives and takes no tensors.
+    logits = answer if isinstance(answer, Tensor | fx.Proxy) else getattr(answer, "logits", None)
+    if not isinstance(logits, Tensor | fx.Proxy):
+        raise ValueError(
+            f"{name} must return logits as one tensor, got a {type(answer).__name__}: let its forward return the "
+            'logits alone, first in a tuple, or by the name "logits"'
+        )
+    return logits  # type: ignore[return-value]
+
+
 def check_logits(logits: Tensor, rows: int | torch.SymInt) -> None:
     """One member's output must be logits, one row for every point, for two classes or more."""
     if logits.ndim != 2 or logits.shape[0] != rows or logits.shape[1] < 2:
@@ -55,6 +73,23 @@ def check_logits(logits: Tensor, rows: int | torch.SymInt) -> None:
             f"the network must return logits of shape [{rows}, classes] with at least 2 classes, got "
             f"{list(logits.shape)}: for two classes return two columns"
         )
+
+
+def check_is_module(model: object) -> None:
+    """The wrong guesses about what a model is, each with the right call."""
+    if isinstance(model, nn.Module):
+        return
+    name = getattr(model, "__name__", type(model).__name__)
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise ValueError(f"the model must be a network, got the class {name}: make one first, {name}(...)")
+    if isinstance(model, str):
+        raise ValueError(f"the model must be a torch.nn.Module, got {model!r}: load it first, wm.load({model!r})")
+    if not callable(model):
+        raise ValueError(f"the model must be a torch.nn.Module, got {name}: the model comes first, then the data")
+    raise ValueError(
+        f"the model must be a torch.nn.Module that returns logits, got {name}: put it into the forward of one, in "
+        "operations of torch, through which gradients reach its input"
+    )
 
 
 def check_is_network(network: object) -> None:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.uncertainty.cuts import Cut
-from widemargin.uncertainty.network import Network, check_logits, no_penalty
+from widemargin.uncertainty.network import Network, check_logits, logits_of, no_penalty
 
 
 @final
@@ -23,9 +23,9 @@ class Single(Network):
         return self.encoder(inputs)  # type: ignore[no-any-return]
 
     def logits(self, encoded: Encoded) -> MemberLogits:
-        logits = self.head(encoded)
+        logits = logits_of(self.head(encoded), type(self.head).__name__)
         check_logits(logits, encoded.shape[0])
-        return logits.unsqueeze(0)  # type: ignore[no-any-return]
+        return logits.unsqueeze(0)
 
     def penalty(self) -> Tensor:
         return no_penalty(self)

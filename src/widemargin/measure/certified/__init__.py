@@ -1,5 +1,5 @@
 """Certified robustness: interval and linear (CROWN) bounds of every layer."""
 
-from widemargin.measure.certified.radius import certified, certified_radius
+from widemargin.measure.certified.radius import Certificate, certified, certified_radius
 
-__all__ = ["certified", "certified_radius"]
+__all__ = ["Certificate", "certified", "certified_radius"]

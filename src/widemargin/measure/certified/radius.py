@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin.data.dataset import Examples
-from widemargin.measure.accuracy import Mask
+from widemargin.measure.accuracy import Mask, fraction
 from widemargin.measure.certified.bounds import Program, Refined
 from widemargin.measure.certified.layers import Interval
 from widemargin.measure.certified.reading import read
@@ -29,6 +29,25 @@ _ROUGH_TRIALS = 4
 _INTERVAL_TRIALS = 12
 _BEST_TO_ROUGH = 1.3
 """The first trial: about the ratio of the radii by the best and by rough bounds, for a LeNet."""
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What is proven of every example within a ball."""
+
+    ball: Ball
+    radius: PerSample
+    """Up to where no other class is possible; at most the ball's, 0 for an example that is classified wrong."""
+
+    @property
+    def certified(self) -> Mask:
+        """Whether the whole ball is."""
+        return self.radius >= self.ball.radius
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of examples that are right in the whole ball: robust accuracy is not below it."""
+        return fraction(self.certified)
 
 
 def certified(

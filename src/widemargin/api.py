@@ -1,0 +1,306 @@
+"""The front door: attack, predict, audit and measure any torch module on the data people have, a call each.
+
+A model is any `nn.Module` that returns logits, or one of our Networks.  Data is a pair (x, y) of tensors, NumPy arrays
+or frames, a TensorDataset, a DataLoader or a Dataset.  All is computed where the model is, or on a copy of it on
+`device`; the model's modes, buffers and gradients stay as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from widemargin.audit_report import AuditReport
+from widemargin.auditing import runner
+from widemargin.auditing.config import AuditConfig
+from widemargin.auditing.target import AuditTarget
+from widemargin.data.checks import check_known_labels
+from widemargin.data.coerce import as_examples, as_labels, as_points, placed, whole
+from widemargin.data.dataset import Dataset, Examples, Subset, digest
+from widemargin.measure import accuracy as accuracies
+from widemargin.measure import calibration as calibrations
+from widemargin.measure import margin as planar
+from widemargin.measure.accuracy import BATCH_SIZE
+from widemargin.measure.autoattack import Attacked, autoattack
+from widemargin.measure.calibration import BINS, Calibration
+from widemargin.measure.certified import Certificate, certified_radius
+from widemargin.measure.distance import distances
+from widemargin.measure.margin import Margins
+from widemargin.measure.targeted import Towards
+from widemargin.method import Method, check_method
+from widemargin.perturb.apgd import APGD, TargetedAPGD, standard_targets
+from widemargin.perturb.attack import Attack, OnInputs
+from widemargin.perturb.balls import L2, OPEN, UNIT, Ball, Box, Linf, Norm, norms
+from widemargin.perturb.fab import FAB
+from widemargin.perturb.pgd import PGD
+from widemargin.perturb.search import Search
+from widemargin.perturb.square import Square
+from widemargin.perturb.suites import standard
+from widemargin.shapes import Labels, Points
+from widemargin.training import loop
+from widemargin.training.loop import Record
+from widemargin.training.plan import Plan
+from widemargin.uncertainty.network import Network, check_network
+from widemargin.uncertainty.prediction import Prediction, predicted
+from widemargin.uncertainty.wrap import as_network, device_of, dtype_of, on_device
+
+Device = torch.device | str | None
+_TRIED = 16
+"""Points on which a model is tried before anything long begins."""
+_PGD_STEPS = 40
+
+
+def predict(model: nn.Module, x: Any, device: Device = None, batch_size: int = BATCH_SIZE) -> Prediction:
+    """Classes, probabilities and uncertainties of points [rows, features...]."""
+    network = as_network(on_device(model, device))
+    points = as_points(x).to(device_of(network), dtype_of(network))
+    check_network(network, points[:_TRIED])
+    return predicted(network, points, batch_size)
+
+
+def accuracy(model: nn.Module, data: Any, device: Device = None, batch_size: int = BATCH_SIZE) -> float:
+    """The share of points that are classified right."""
+    return accuracies.accuracy(*_ready(model, data, device), batch_size)
+
+
+def attack(
+    model: nn.Module,
+    x: Any,
+    y: Any,
+    ball: Ball,
+    method: str | Attack | Search = "apgd",
+    targeted: int | Tensor | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    device: Device = None,
+) -> Tensor:
+    """Adversarial points: in the ball around each point one where the model is wrong, or the point itself.
+
+    `method` is apgd, apgd-t, fab, square, pgd, autoattack (all of the standard in turn) or an attack of
+    `wm.perturb`.  `targeted` is the class to reach, one for all points or one for each; then y may be None.
+    """
+    given = x if isinstance(x, Tensor) else None
+    labels = torch.zeros(len(as_points(x)), dtype=torch.int64) if y is None and targeted is not None else y
+    network, examples = _ready(model, (x, labels), device)
+    if targeted is None:
+        points = _attacked(network, examples, ball, method, steps, seed).points
+    else:
+        points = _towards(network, whole(examples), as_targets(targeted, len(examples)), ball, method, steps, seed)
+    return points.to(given) if given is not None and given.is_floating_point() else points.cpu()
+
+
+def robust_accuracy(
+    model: nn.Module,
+    data: Any,
+    ball: Ball,
+    method: str | Attack | Search = "autoattack",
+    steps: int | None = None,
+    seed: int = 0,
+    device: Device = None,
+) -> float:
+    """The share of points that stay right wherever the attack moves them within the ball; `method` as in `attack`."""
+    return _attacked(*_ready(model, data, device), ball, method, steps, seed).robust_accuracy
+
+
+def margins(
+    model: nn.Module, data: Any, norm: str | Norm = "l2", box: Box | None = None, seed: int = 0, device: Device = None
+) -> Margins:
+    """Each point's distance to the decision boundary.
+
+    Of points in the plane, in l2 and linf and without a box, it is measured on a grid that is refined; elsewhere the
+    nearest place that minimum-norm attacks found, an upper bound.  Without a `box` it is [0, 1] for images.
+    """
+    network, examples = _ready(model, data, device)
+    dataset, ball = whole(examples), _norm(norm)
+    if box is None and dataset.stored.ndim == 2 and dataset.stored.shape[1] == 2 and ball in (L2, Linf):
+        return planar.margins(network, dataset, p=ball.p)
+    if ball.p is None:
+        raise ValueError(f"margins are compared with the best possible, known for lp norms, got {ball.__name__}")
+    nearest = distances(network, examples, ball, _box(dataset) if box is None else box, seed=seed)
+    margin, best, places = (
+        tensor.detach().cpu().numpy()
+        for tensor in (nearest.distance.double(), dataset.best_margins(ball.p).double(), nearest.places)
+    )
+    return Margins(margin, best, exact=False, places=places)
+
+
+def certify(model: nn.Module, data: Any, ball: Ball, device: Device = None) -> Certificate:
+    """The radius, up to the ball's, within which each point is proven to keep its class."""
+    network, examples = _ready(model, data, device)
+    _check_ball(ball)
+    return Certificate(ball, certified_radius(network, examples, ball))
+
+
+def calibration(model: nn.Module, data: Any, bins: int = BINS, device: Device = None) -> Calibration:
+    """How well confidence agrees with accuracy: expected calibration error, likelihood, Brier score."""
+    return calibrations.calibration(*_ready(model, data, device), bins)
+
+
+def audit(
+    model: nn.Module,
+    data: Any,
+    eps: float | Sequence[float],
+    norm: str | Norm = "linf",
+    box: Box | None = None,
+    points: int = AuditConfig.points,
+    seed: int = 0,
+    budget: float | None = None,
+    out: Path | str | None = None,
+    device: Device = None,
+) -> AuditReport:
+    """Robust accuracy under AutoAttack at every radius with intervals, margins, certificates, and findings on trust.
+
+    `budget` is in seconds.  With a folder `out` an interrupted audit goes on when the call is made again.
+    """
+    network = as_network(on_device(model, device))
+    dataset = whole(placed(as_examples(data), device_of(network), dtype_of(network)))
+    config = AuditConfig(_balls(eps, norm, _box(dataset) if box is None else box), min(points, len(dataset)), seed)
+    target = AuditTarget(network, type(model).__name__, _digest(model), dataset, "the data given")
+    with tempfile.TemporaryDirectory() as folder:
+        result = runner.audit(target, config, (Path(folder) if out is None else Path(out)) / "audit", budget)
+    assert result is not None
+    return AuditReport(result)
+
+
+def train(
+    model: nn.Module, data: Any, method: Method, plan: Plan, seed: int | Sequence[int] = 0, device: Device = None
+) -> Iterator[Record]:
+    """Train in place; a record after every update.  Nothing happens until the records are asked for.
+
+    Replicas take a seed each.  On another `device` the model is moved there.
+    """
+    check_method(method)
+    network = as_network(model)
+    if device is not None:
+        network.to(device)
+    examples = placed(as_examples(data), device_of(network), dtype_of(network))
+    seeds = (seed,) if isinstance(seed, int) else tuple(seed)
+    return loop.train(network, examples, method, plan, seeds)
+
+
+def as_targets(targeted: int | Tensor, rows: int) -> Labels:
+    """A class for every point."""
+    if isinstance(targeted, bool):
+        raise ValueError("targeted must be the class to reach, one for all points or one for each, got a truth value")
+    return torch.full((rows,), targeted) if isinstance(targeted, int) else as_labels(targeted, rows).cpu()
+
+
+def _ready(model: nn.Module, data: Any, device: Device) -> tuple[Network, Examples]:
+    """A network and examples that fit each other, tried on a few points."""
+    network = as_network(on_device(model, device))
+    examples = placed(as_examples(data), device_of(network), dtype_of(network))
+    classes = check_network(network, examples[torch.arange(min(_TRIED, len(examples)))][0])
+    check_known_labels(examples.labels, len(examples), classes)
+    return network, examples
+
+
+def _attacked(
+    network: Network, examples: Examples, ball: Ball, method: str | Attack | Search, steps: int | None, seed: int
+) -> Attacked:
+    """The one place that knows how attacks are made and led."""
+    _check_ball(ball)
+    inputs, _ = examples[torch.arange(1)]
+    with torch.no_grad():
+        classes = int(network(inputs).shape[-1])
+    return autoattack(network, examples, ball, _attacks(method, ball, classes, steps), seed)
+
+
+def _towards(
+    network: Network,
+    dataset: Dataset,
+    targets: Labels,
+    ball: Ball,
+    method: str | Attack | Search,
+    steps: int | None,
+    seed: int,
+) -> Points:
+    """All points with one target together: what attacks see is a network that tells the target from all others."""
+    classes = check_network(network, dataset[torch.arange(1)][0])
+    if not 0 <= int(targets.min()) <= int(targets.max()) < classes:
+        raise ValueError(
+            f"targets must be in 0..{classes - 1} for {classes} classes, got {int(targets.min())}..{int(targets.max())}"
+        )
+    others = replace(dataset, labels=torch.zeros_like(dataset.labels), names=(0,))
+    points = dataset.points.clone()
+    for target in targets.unique().tolist():
+        rows = (targets == target).nonzero()[:, 0]
+        part = _attacked(Towards(network, target), Subset(others, rows), ball, method, steps, seed)
+        points[rows.to(points.device)] = part.points
+    return points
+
+
+def _attacks(method: str | Attack | Search, ball: Ball, classes: int, steps: int | None) -> tuple[Attack, ...]:
+    if isinstance(method, Search):
+        return (OnInputs(method),)
+    if not isinstance(method, str):
+        return (method,)
+    named: dict[str, Callable[[], tuple[Attack, ...]]] = {
+        "apgd": lambda: (APGD(ball),),
+        "apgd-t": lambda: (TargetedAPGD(ball, min(standard_targets(ball), classes - 1)),),
+        "fab": lambda: (FAB(ball, min(9, classes - 1)),),
+        "square": lambda: (Square(ball),),
+        "pgd": lambda: (PGD(ball, _PGD_STEPS),),
+        "autoattack": lambda: standard(ball, classes),
+    }
+    if method not in named:
+        raise ValueError(f"method must be one of {', '.join(named)} or an attack of wm.perturb, got {method!r}")
+    attacks = named[method]()
+    return attacks if steps is None else tuple(_with_steps(one, steps) for one in attacks)
+
+
+def _with_steps(one: Attack, steps: int) -> Attack:
+    part: Any = one
+    if "steps" not in {field.name for field in fields(part)}:
+        raise ValueError(f"{one.name} has no steps: make it yourself, such as {one!r}, and give it as method")
+    made: Attack = replace(part, steps=steps)
+    return made
+
+
+def _check_ball(ball: object) -> None:
+    name = getattr(ball, "__name__", "")
+    if isinstance(ball, type):
+        raise ValueError(f"the ball must have a radius, got the class {name}: give one such as wm.{name}(8 / 255)")
+    if isinstance(ball, int | float | str):
+        raise ValueError(f"the ball must have a norm and a radius, got {ball!r}: give one such as wm.Linf(8 / 255)")
+    if not hasattr(ball, "radius"):
+        raise ValueError(f"the ball must be one such as wm.Linf(8 / 255), got a {type(ball).__name__}")
+
+
+def _norm(norm: str | Norm) -> Norm:
+    known = norms()
+    if isinstance(norm, str) and norm.lower() in known:
+        return known[norm.lower()]
+    if not isinstance(norm, type) or not issubclass(norm, Ball):
+        raise ValueError(f"norm must be one of {', '.join(known)}, got {norm!r}")
+    return norm
+
+
+def _balls(eps: float | Sequence[float], norm: str | Norm, box: Box) -> tuple[Ball, ...]:
+    radii = [eps] if isinstance(eps, int | float | str) else list(eps)
+    for radius in radii:
+        if isinstance(radius, str) or hasattr(radius, "radius"):
+            raise ValueError(f"eps must be numbers, got {radius!r}: give eps=[8 / 255], and the norm as norm='linf'")
+        if not 0 < radius < math.inf:
+            raise ValueError(f"eps must be one or more numbers above 0, got {radius}")
+    if not radii:
+        raise ValueError("eps must be one or more numbers above 0, got none")
+    return tuple(_norm(norm)(radius, box) for radius in sorted({float(radius) for radius in radii}))
+
+
+def _box(dataset: Dataset) -> Box:
+    """Images are scaled to [0, 1]; tables and points of the plane may lie anywhere."""
+    return UNIT if dataset.stored.ndim == 4 else OPEN
+
+
+def _digest(model: nn.Module) -> str:
+    """The same weights may answer otherwise in another network."""
+    weights = digest(*(value for value in model.state_dict().values() if isinstance(value, Tensor)))
+    return hashlib.sha256(f"{model!r} {weights}".encode()).hexdigest()[:16]

@@ -1,0 +1,89 @@
+"""What `wm.audit` returns: the figures of an audit as values, its adversarial points, and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from widemargin.auditing.result import Array, Audit
+from widemargin.files import write_json, write_whole
+from widemargin.measure.diagnostics import Finding
+from widemargin.measure.interval import Proportion
+from widemargin.report.audit_page import page
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AuditReport:
+    """Everything by point is in the order of the data."""
+
+    result: Audit
+    """All there is: who broke which point, seconds, notes."""
+
+    @property
+    def clean(self) -> Proportion:
+        """Accuracy before any attack, with its 95 % interval: `.share`, `.low`, `.high`, `.n`."""
+        return self.result.clean
+
+    @property
+    def robust(self) -> Mapping[float, Proportion]:
+        """For every eps, accuracy under all attacks; empty if nothing could be attacked."""
+        return self._by_eps(self.result.robust) if self.result.attacks else {}
+
+    @property
+    def certified(self) -> Mapping[float, Proportion]:
+        """For every eps, the proven accuracy; empty if there are no certificates."""
+        return {} if self.result.certified is None else self._by_eps(self.result.certified)
+
+    @property
+    def rows(self) -> Array:
+        """Which points of the data were audited."""
+        return np.asarray(self.result.points["row"][self._order])
+
+    @property
+    def margins(self) -> Array:
+        """Upper bounds of the distances to the boundary: 0 for points that are wrong, infinite if none is known."""
+        return np.asarray(self.result.points["margin"][self._order])
+
+    @property
+    def adversarial(self) -> Tensor:
+        """For each point the nearest place that minimum-norm attacks found where the model is wrong, at any distance.
+
+        The point itself if it is wrong already, or nothing was found.
+        """
+        if "place" not in self.result.points:
+            raise ValueError(f"there are no adversarial points, since nothing was attacked: {self}")
+        return torch.from_numpy(self.result.points["place"][self._order])
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the diagnoses say of whether these numbers can be trusted."""
+        return self.result.findings
+
+    def save(self, path: Path | str) -> Path:
+        """As a page (.html) or as numbers (.json), as `widemargin audit` writes them."""
+        path = Path(path)
+        if path.suffix not in (".html", ".json"):
+            raise ValueError(f"a report is saved as .html or .json, got {path}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".json":
+            write_json(path, self.result.summary())
+        else:
+            write_whole(path, page(self.result).html().encode())
+        return path
+
+    def __str__(self) -> str:
+        return page(self.result).summary
+
+    @property
+    def _order(self) -> Array:
+        return np.argsort(self.result.points["row"])
+
+    def _by_eps(self, counted: tuple[Proportion, ...]) -> Mapping[float, Proportion]:
+        return {ball.radius: one for ball, one in zip(self.result.question.balls, counted, strict=True)}

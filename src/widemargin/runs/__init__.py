@@ -1,0 +1,13 @@
+"""A run from its description to its folder: describe, prepare, train, validate, resume."""
+
+from typing import Any
+
+from widemargin.rooms import find, names
+
+
+def __getattr__(name: str) -> Any:
+    return find(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return names(__name__)

@@ -1,0 +1,269 @@
+"""The front door, called as a newcomer would: a module of torch, arrays, and now and then a wrong guess."""
+
+import copy
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import widemargin as wm
+from widemargin.measure.autoattack import autoattack
+from widemargin.measure.certified import certified_radius
+from widemargin.measure.distance import distances
+from widemargin.measure.margin import margins as planar_margins
+from widemargin.perturb.apgd import APGD
+from widemargin.training.loop import train
+from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.single import Single
+
+BALL = wm.Linf(0.1, wm.OPEN)
+
+
+class Styled(nn.Module):
+    """Answers like the models of Hugging Face: an object with logits."""
+
+    def __init__(self, layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, pixel_values: Tensor) -> Any:
+        return SimpleNamespace(logits=self.layers(pixel_values), hidden_states=None)
+
+
+def linear(features: int = 3, classes: int = 3) -> nn.Linear:
+    """Class k is the largest feature: margins are known."""
+    layer = nn.Linear(features, classes)
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(classes, features))
+        layer.bias.zero_()
+    return layer
+
+
+def data(features: int = 3, rows: int = 12) -> tuple[Tensor, Tensor]:
+    x = torch.rand(rows, features, generator=torch.Generator().manual_seed(1))
+    return x, linear(features)(x).argmax(1).int()
+
+
+def linear_margin(x: Tensor) -> Tensor:
+    """To the plane where the two largest are equal, in l-infinity."""
+    top = x.topk(2, 1).values
+    return (top[:, 0] - top[:, 1]) / 2
+
+
+@pytest.mark.parametrize("method", ["apgd", "pgd", "fab"])
+def test_an_attack_breaks_whom_it_can_and_leaves_the_others(method: str) -> None:
+    model, (x, y) = linear(), data()
+    margin = linear_margin(x)
+    moved = wm.attack(model, x, y, BALL, method=method)
+    broken = model(moved).argmax(1) != y
+    assert torch.equal(broken, margin < BALL.radius)
+    assert 0 < int(broken.sum()) < len(x)
+    assert float((moved - x).abs().max()) <= BALL.radius + 1e-6
+    assert torch.equal(moved[~broken], x[~broken])
+    assert wm.robust_accuracy(model, (x, y), BALL, method=method) == float((~broken).double().mean())
+
+
+def test_an_attack_takes_steps_values_and_seeds() -> None:
+    model, (x, y) = linear(), data()
+    by_name = wm.attack(model, x, y, BALL, steps=7, seed=3)
+    assert torch.equal(by_name, wm.attack(model, x, y, BALL, method=APGD(BALL, steps=7), seed=3))
+    network = Single(at_input(model))
+    assert torch.equal(by_name, autoattack(network, wm.Dataset(x, y.long()), BALL, (APGD(BALL, steps=7),), 3).points)
+    assert not torch.equal(by_name, wm.attack(model, x, y, BALL, steps=7, seed=4))
+    search = wm.pgd(BALL, alpha=0.1, steps=4).perturb
+    assert wm.robust_accuracy(model, (x, y), BALL, method=search) < 1
+
+
+def test_a_targeted_attack_reaches_its_class_or_leaves_the_point() -> None:
+    model, (x, _) = linear(), data(rows=30)
+    away = (x.amax(1) - x[:, 2]) / 2
+    moved = wm.attack(model, x, None, BALL, targeted=2)
+    reached = model(moved).argmax(1) == 2
+    assert torch.equal(reached, away < BALL.radius)
+    assert torch.equal(moved[~reached], x[~reached])
+    each = torch.arange(30) % 3
+    alone = torch.cat([wm.attack(model, x, None, BALL, targeted=each)[each == k] for k in range(3)])
+    torch.testing.assert_close(
+        model(alone).argmax(1) == torch.cat([each[each == k] for k in range(3)]),
+        torch.cat([((x.amax(1) - x[:, k]) / 2 < BALL.radius)[each == k] for k in range(3)]),
+    )
+    with pytest.raises(ValueError, match=r"targets must be in 0..2 for 3 classes, got 3..3"):
+        wm.attack(model, x, None, BALL, targeted=3)
+
+
+def test_tensors_come_back_as_they_were_given() -> None:
+    model, (x, y) = linear(), data()
+    assert wm.attack(model, x.double(), y, BALL).dtype == torch.float64
+    assert wm.attack(model, x.numpy().astype("float64"), y.numpy(), BALL).dtype == torch.float32
+
+
+def test_a_model_of_any_style_is_measured_alike() -> None:
+    model, (x, y) = linear(), data()
+    same = [model, Styled(model), Single(at_input(model)), wm.Ensemble([model, copy.deepcopy(model)])]
+    loader = DataLoader(TensorDataset(x, y), batch_size=5)
+    for one in same:
+        assert wm.accuracy(one, loader) == 1
+        assert wm.robust_accuracy(one, (x.numpy(), y), BALL, "apgd") == wm.robust_accuracy(model, (x, y), BALL, "apgd")
+        torch.testing.assert_close(wm.predict(one, x).probabilities, model(x).softmax(1).detach())
+        assert wm.calibration(one, (x, y)).accuracy == 1
+
+
+@pytest.mark.usefixtures("untyped_tracing")
+def test_nothing_of_the_model_changes() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.Linear(4, 3))
+    model[1].eval()
+    x, y = data()
+    model(x).sum().backward()
+    before = copy.deepcopy(model)
+    gradients = [parameter.grad.clone() for parameter in model.parameters()]
+    wm.attack(model, x, y, BALL, steps=3)
+    wm.predict(model, x)
+    wm.accuracy(model, (x, y), device="cpu")
+    wm.calibration(model, (x, y))
+    wm.certify(model, (x, y), wm.L2(0.1, wm.OPEN))
+    wm.margins(model, (x, y))
+    assert list(model.state_dict()) == list(before.state_dict())
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.state_dict().values(), before.state_dict().values(), strict=True)
+    )
+    assert [part.training for part in model.modules()] == [part.training for part in before.modules()]
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert all(
+        torch.equal(parameter.grad, gradient) for parameter, gradient in zip(model.parameters(), gradients, strict=True)
+    )
+
+
+@pytest.mark.parametrize(("norm", "p"), [("l2", 2.0), (wm.Linf, float("inf"))])
+def test_margins_are_exact_in_the_plane(norm: Any, p: float) -> None:
+    model, (x, y) = nn.Sequential(linear(2, 2), nn.Identity()), data(2)
+    y = (x[:, 1] > x[:, 0]).int()
+    measured = wm.margins(model, (x, y), norm=norm)
+    assert measured.exact
+    torch.testing.assert_close(
+        measured.margin, planar_margins(Single(at_input(model)), wm.Dataset(x, y.long()), p=p).margin
+    )
+
+
+@pytest.mark.usefixtures("untyped")
+def test_margins_of_more_features_are_the_nearest_places_found() -> None:
+    model, (x, y) = linear(), data(rows=5)
+    y[0] = (y[0] + 1) % 3
+    measured = wm.margins(model, (x, y), norm="linf")
+    nearest = distances(Single(at_input(model)), wm.Dataset(x, y.long()), wm.Linf, wm.OPEN)
+    torch.testing.assert_close(torch.from_numpy(measured.margin), nearest.distance.double())
+    torch.testing.assert_close(
+        torch.from_numpy(measured.margin[1:]).float(), linear_margin(x)[1:], rtol=1e-3, atol=1e-5
+    )
+    assert (measured.exact, measured.errors, measured.margin[0]) == (False, 1, 0)
+    assert measured.places is not None
+    assert (model(torch.from_numpy(measured.places)).argmax(1) != y).all()
+    # A box keeps places inside: no point comes nearer.
+    tight = wm.Box(tuple((x.amin(0) - 1e-3).tolist()), tuple((x.amax(0) + 1e-3).tolist()))
+    boxed = wm.margins(model, (x, y), norm="linf", box=tight)
+    assert (boxed.margin >= measured.margin - 1e-4).all()
+    assert (boxed.margin > measured.margin + 1e-4).any()
+
+
+@pytest.mark.usefixtures("untyped_tracing")
+def test_certificates_are_those_of_the_room() -> None:
+    model, (x, y) = linear(), data()
+    certificate = wm.certify(model, (x, y), BALL)
+    torch.testing.assert_close(
+        certificate.radius, certified_radius(Single(at_input(model)), wm.Dataset(x, y.long()), BALL)
+    )
+    assert certificate.accuracy == float((linear_margin(x) >= BALL.radius).double().mean())
+
+
+def test_training_takes_the_same_things() -> None:
+    x, y = data(rows=20)
+    plan, method = wm.Plan(wm.Updates(5), wm.Adam(0.01), batch=7), wm.udp(BALL, alpha=0.05, steps=3)
+    ours, theirs, fitted = (copy.deepcopy(linear()) for _ in range(3))
+    records = list(wm.train(ours, (x.numpy(), y), method, plan, seed=2))
+    assert records == list(train(Single(at_input(theirs)), wm.Dataset(x, y.long()), method, plan, seeds=(2,)))
+    assert torch.equal(ours.weight, theirs.weight)
+    wm.fit(Styled(fitted), TensorDataset(x, y), method, plan, seed=2, device="cpu")
+    torch.testing.assert_close(fitted.weight, ours.weight)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_an_audit_is_values_and_a_page_and_is_not_made_twice(tmp_path: Path) -> None:
+    model, (x, y) = linear(), data(rows=8)
+    y[3] = (y[3] + 1) % 3
+    # Proofs and the first attack settle all: at 2 everything breaks.
+    eps = [2.0, 0.05]
+    report = wm.audit(model, (x, y), eps=eps, out=tmp_path)
+    margin = linear_margin(x).double()
+    margin[3] = 0
+    assert list(report.robust) == [0.05, 2.0]
+    assert report.clean.count == 7
+    assert [one.count for one in report.robust.values()] == [int((margin > eps).sum()) for eps in report.robust]
+    assert report.certified[0.05].count == report.robust[0.05].count
+    assert report.rows.tolist() == list(range(8))
+    torch.testing.assert_close(torch.from_numpy(report.margins), margin, rtol=1e-3, atol=1e-5)
+    assert (model(report.adversarial).argmax(1) != y).all()
+    assert {"inputs in box", "gradients"} <= {finding.name for finding in report.findings}
+    assert "87.5 % of 8" in str(report)
+
+    assert "<html" in report.save(tmp_path / "pages" / "audit.html").read_text()
+    saved = json.loads(report.save(tmp_path / "audit.json").read_text())
+    assert [row["eps"] for row in saved["robust"]] == [0.05, 2.0]
+    with pytest.raises(ValueError, match=r"saved as .html or .json, got audit.pdf"):
+        report.save("audit.pdf")
+
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
+    assert stamps
+    assert wm.audit(model, (x, y), eps=eps, out=tmp_path).margins.tolist() == report.margins.tolist()
+    assert stamps == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
+
+
+def test_an_audit_of_points_outside_their_box_has_no_adversarial_points() -> None:
+    x, y = data(rows=4)
+    report = wm.audit(linear(), (255 * x, y), eps=0.1, box=wm.Box(0.0, 1.0))
+    assert (report.robust, report.certified) == ({}, {})
+    with pytest.raises(ValueError, match="nothing was attacked"):
+        _ = report.adversarial
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda x, y: wm.attack(linear(), x, y, 8 / 255), r"got 0.03\d*: give one such as wm.Linf\(8 / 255\)"),
+        (lambda x, y: wm.attack(linear(), x, y, wm.Linf), r"got the class Linf: give one such as wm.Linf\(8 / 255\)"),
+        (lambda x, y: wm.attack(linear(), x, y, "linf"), r"must have a norm and a radius, got 'linf'"),
+        (lambda x, y: wm.attack(linear(), x, y, wm.udp), r"must be one such as wm.Linf\(8 / 255\), got a function"),
+        (lambda x, y: wm.attack(x, linear(), y, BALL), "got Tensor: the model comes first, then the data"),
+        (
+            lambda x, y: wm.attack(linear(), x, y, BALL, "cw"),
+            "must be one of apgd, .*, got 'cw'",
+        ),
+        (lambda x, y: wm.attack(linear(), x, y, BALL, "square", steps=3), "square has no steps: make it yourself"),
+        (lambda x, y: wm.attack(linear(), x, y, BALL, targeted=True), "must be the class to reach"),
+        (lambda x, y: wm.attack(linear(), 255 * x, y, wm.Linf(0.1)), r"must lie in the box \[0, 1\].*rescale them"),
+        (lambda x, y: wm.attack(linear(), x, y + 1, BALL), r"labels must be in 0..2 for 3 classes, got 1..3"),
+        (lambda x, y: wm.accuracy(nn.Linear, (x, y)), r"got the class Linear: make one first, Linear\(...\)"),
+        (lambda x, y: wm.accuracy(nn.Sequential(linear(), nn.Softmax(1)), (x, y)), "probabilities: remove its softmax"),
+        (lambda x, y: wm.predict(linear(5), x), r"must take points of shape \[3\]"),
+        (
+            lambda x, y: wm.audit(linear(), (x, y), eps="8/255"),
+            r"got '8/255': give eps=\[8 / 255\]",
+        ),
+        (lambda x, y: wm.audit(linear(), (x, y), eps=[BALL]), r"eps must be numbers, got Linf"),
+        (lambda x, y: wm.audit(linear(), (x, y), eps=[]), "one or more numbers above 0, got none"),
+        (lambda x, y: wm.audit(linear(), (x, y), eps=-0.1), "one or more numbers above 0, got -0.1"),
+        (lambda x, y: wm.audit(linear(), (x, y), eps=0.1, norm="l3"), "norm must be one of linf, l2, l1, got 'l3'"),
+        (lambda x, y: wm.margins(linear(), (y, x)), r"got them the other way round: give \(x, y\)"),
+        (lambda x, y: wm.train(linear(), (x, y), wm.udp, None), r"must be a Method, got udp: call a recipe"),
+        (lambda x, y: wm.fit(linear(), (x, y), wm.udp, None), r"must be a Method, got udp: call a recipe"),
+        (lambda x, y: wm.fit(nn.Linear, (x, y), wm.standard(), None), r"got the class Linear: make one first"),
+    ],
+)
+def test_wrong_guesses_get_the_right_call(call: Any, sentence: str) -> None:
+    x, y = data()
+    with pytest.raises(ValueError, match=sentence):
+        call(x, y)
