@@ -62,7 +62,6 @@ def test_every_public_part_can_be_written() -> None:
         "Margins",
         "Objective",
         "Pair",
-        "Dataset",
         "Record",
         "Rng",
         "Run",

@@ -15,7 +15,6 @@ import torch
 import yaml
 from filelock import FileLock, Timeout
 
-from widemargin.runs.serialize import read_description, written
 from widemargin.files import (
     Damaged,
     read_json,
@@ -26,6 +25,7 @@ from widemargin.files import (
     write_json,
     write_whole,
 )
+from widemargin.runs.serialize import read_description, written
 
 Line = dict[str, Any]
 """One record: an update's loss, or a validation's figures."""

@@ -18,10 +18,10 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from widemargin.runs.runner import Observer, run_training
 from widemargin.runs.folder import Line, RunFolder
-from widemargin.runs.sweep import Range, State, SweepTrial
 from widemargin.runs.prepare import PreparedRun
+from widemargin.runs.runner import Observer, run_training
+from widemargin.runs.sweep import Range, State, SweepTrial
 from widemargin.training.loop import Diverged, Record
 
 _RETRIES = 3

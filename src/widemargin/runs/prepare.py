@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from widemargin.runs.serialize import plain
 from widemargin.data.batches import updates_per_epoch
 from widemargin.data.dataset import IN_MEMORY, Dataset, Examples, Splits
 from widemargin.method import Method
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
-from widemargin.training.plan import Plan
 from widemargin.runs.run import Trial, Validation
+from widemargin.runs.serialize import plain
+from widemargin.training.plan import Plan
 from widemargin.uncertainty.network import Network
 
 

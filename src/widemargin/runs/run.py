@@ -18,8 +18,8 @@ from widemargin.method import Method
 from widemargin.networks.mlp import MLP, MLPSpec
 from widemargin.networks.spectral import bounded
 from widemargin.perturb.search import Search
-from widemargin.training.plan import SGD, Descent, Plan, repr_with
 from widemargin.rng import Rng
+from widemargin.training.plan import SGD, Descent, Plan, repr_with
 from widemargin.uncertainty.cuts import Cut, at_input, at_module, before_head
 from widemargin.uncertainty.deep_kernel import DeepKernel, first_places, gaussian_process
 from widemargin.uncertainty.drawn import SAME, Renewal

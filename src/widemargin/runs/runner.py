@@ -9,14 +9,14 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from widemargin.runs.serialize import written
-from widemargin.runs.folder import Line, Records, RunFolder, best_again
-from widemargin.runs.stop import AtEnd, Stop, Stopped
-from widemargin.runs.prepare import PreparedRun
 from widemargin.data.dataset import Examples
 from widemargin.files import Damaged, Note, read_tensors
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import robust_accuracy
+from widemargin.runs.folder import Line, Records, RunFolder, best_again
+from widemargin.runs.prepare import PreparedRun
+from widemargin.runs.serialize import written
+from widemargin.runs.stop import AtEnd, Stop, Stopped
 from widemargin.training.averaging import averaged_network
 from widemargin.training.checkpoint import load_training, load_weights, save_training, save_weights
 from widemargin.training.loop import Diverged, Record, Training, continue_training

@@ -10,14 +10,13 @@ from typing import Any
 
 import yaml
 
-from widemargin.runs.user_network import UserNetwork
 from widemargin.data.augment import CropFlip
 from widemargin.data.images import ImageSet
 from widemargin.data.limits import MOST_DEPTH, MOST_DESCRIPTION, listed, quoted, reason, short, size_of
-from widemargin.data.local import ImageFolder, Npz, LocalData, Table
+from widemargin.data.local import ImageFolder, LocalData, Npz, Table
 from widemargin.data.toy import LMS5, FromSklearn, NarrowCorridor, TwoDistances, TwoGaussians
 from widemargin.files import Damaged, unsealed_text
-from widemargin.method import UniformWeights, Method, BoundaryWeights, SelfScaledBoundaryWeights
+from widemargin.method import BoundaryWeights, Method, SelfScaledBoundaryWeights, UniformWeights
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec
 from widemargin.networks.spectral import ResidualMLPSpec
@@ -25,47 +24,48 @@ from widemargin.perturb import objectives
 from widemargin.perturb.ascent import (
     Ascent,
     AtCenter,
-    LinearDecay,
     Fixed,
+    FullStep,
     Gaussian,
     InBall,
+    LinearDecay,
     Misclassified,
     Never,
+    ProjectToBoundary,
     RandomFraction,
     Steepest,
-    ProjectToBoundary,
     Uniform,
-    FullStep,
 )
 from widemargin.perturb.balls import L1, L2, Box, Linf
 from widemargin.perturb.boundary_distance import WithBoundaryDistance
 from widemargin.perturb.objectives import Objective, Term
 from widemargin.perturb.search import InTrainMode, Search, Unperturbed
-from widemargin.training.plan import (
-    EMA,
-    SGD,
-    SWA,
-    Adam,
-    NoAugment,
-    Constant,
-    Cosine,
-    Epochs,
-    NoAverage,
-    Multistep,
-    Plan,
-    Triangle,
-    Updates,
-)
 from widemargin.runs.run import (
     AtInput,
     AtModule,
     BeforeHead,
     DeepKernelSpec,
-    MCDropoutSpec,
     EnsembleSpec,
+    MCDropoutSpec,
     SingleSpec,
     Trial,
     Validation,
+)
+from widemargin.runs.user_network import UserNetwork
+from widemargin.training.plan import (
+    EMA,
+    SGD,
+    SWA,
+    Adam,
+    Constant,
+    Cosine,
+    Epochs,
+    Multistep,
+    NoAugment,
+    NoAverage,
+    Plan,
+    Triangle,
+    Updates,
 )
 from widemargin.uncertainty.drawn import PerSearch, PerStep
 from widemargin.uncertainty.dropout import EveryDropout, LastDropout
