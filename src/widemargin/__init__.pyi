@@ -93,18 +93,7 @@ from .recipes import (
 )
 from .rng import Rng
 from .runs.fit import fit
-from .runs.run import (
-    AtInput,
-    AtModule,
-    BeforeHead,
-    DeepKernelSpec,
-    EnsembleSpec,
-    MCDropoutSpec,
-    Run,
-    SingleSpec,
-    Trial,
-    Validation,
-)
+from .runs.run import Run, Validation
 from .runs.runner import Outcome
 from .training.loop import Diverged, Record, Training, continue_training, train
 from .training.plan import (
@@ -127,6 +116,15 @@ from .uncertainty.deep_kernel import DeepKernel
 from .uncertainty.drawn import PerSearch, PerStep
 from .uncertainty.dropout import EveryDropout, LastDropout, MCDropout
 from .uncertainty.ensemble import Ensemble
+from .uncertainty.estimators import (
+    AtInput,
+    AtModule,
+    BeforeHead,
+    DeepKernelSpec,
+    EnsembleSpec,
+    MCDropoutSpec,
+    SingleSpec,
+)
 from .uncertainty.laplace import LastLayerLaplace, laplace
 from .uncertainty.network import Network
 from .uncertainty.replicas import Replicas
@@ -226,7 +224,6 @@ __all__ = [
     "Steepest",
     "Table",
     "Training",
-    "Trial",
     "Triangle",
     "TwoDistances",
     "TwoGaussians",

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from widemargin.parts import part
 from widemargin.perturb.objectives import Objective, Pair, perturbed_entropy, perturbed_log_entropy
 from widemargin.perturb.search import InTrainMode, Moved, Perturbation, Search
 from widemargin.shapes import Labels, PerSample, Points
@@ -26,6 +27,7 @@ class Weight(Protocol):
         ...
 
 
+@part
 @dataclass(frozen=True)
 class UniformWeights:
     """Every sample counts the same."""
@@ -34,6 +36,7 @@ class UniformWeights:
         return torch.full_like(ways, 1 / ways.shape[1])
 
 
+@part
 @dataclass(frozen=True)
 class BoundaryWeights:
     """Samples with a short way count more: exp(-way / scale).
@@ -53,6 +56,7 @@ class BoundaryWeights:
         return (-ways / self.scale).softmax(1)
 
 
+@part
 @dataclass(frozen=True)
 class SelfScaledBoundaryWeights:
     """BoundaryWeights whose scale is found in the batch: so many times the way of its nearest samples.
@@ -76,6 +80,7 @@ class SelfScaledBoundaryWeights:
         return (-ways / scale.clamp_min(torch.finfo(ways.dtype).tiny)).softmax(1)
 
 
+@part
 @dataclass(frozen=True)
 class Method:
     perturb: Perturbation

@@ -43,8 +43,9 @@ from widemargin import (
     udp,
     udpr,
 )
-from widemargin.runs.run import AtInput, Estimator, NetworkSpec
+from widemargin.runs.run import NetworkSpec
 from widemargin.training.checkpoint import load_training, load_weights, save_training, save_weights
+from widemargin.uncertainty.estimators import AtInput, Estimator
 
 CLOUD = LMS5(count=40).draw()
 POINTS, LABELS = CLOUD.points, CLOUD.labels

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import interrupted
-from widemargin import MCDropoutSpec, Epochs, LeNetSpec, EnsembleSpec, PerStep
+from widemargin import EnsembleSpec, Epochs, LeNetSpec, MCDropoutSpec, PerStep
 
 FILES = ("records.jsonl", "checkpoint.safetensors", "last.safetensors", "best.safetensors", "figures.json", "run.yaml")
 
@@ -68,8 +68,8 @@ def test_kills_at_any_moment_change_nothing(processes: ForkServerContext, tmp_pa
 @pytest.mark.parametrize(
     "change",
     [
-        {"members": EnsembleSpec(2)},
-        {"network": LeNetSpec(side=8, dropout=0.2), "members": MCDropoutSpec(3, PerStep())},
+        {"estimator": EnsembleSpec(2)},
+        {"network": LeNetSpec(side=8, dropout=0.2), "estimator": MCDropoutSpec(3, PerStep())},
     ],
     ids=repr,
 )

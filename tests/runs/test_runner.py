@@ -21,20 +21,20 @@ from widemargin import (
     Ensemble,
     Epochs,
     ImageSet,
-    NoAverage,
     LeNetSpec,
     Linf,
     MCDropout,
+    MLPSpec,
+    NoAverage,
     Outcome,
     Plan,
     Record,
     ResNetSpec,
     Rng,
+    Run,
     Single,
-    Trial,
     Updates,
     Validation,
-    MLPSpec,
     accuracy,
     after,
     at_input,
@@ -44,19 +44,19 @@ from widemargin import (
     standard,
     udp,
 )
-from widemargin.runs.runner import Pace, run_training
+from widemargin.files import read_tensors as read
 from widemargin.io.export import write_network
 from widemargin.runs.folder import Line, RunFolder
-from widemargin.runs.user_network import UserNetwork
-from widemargin.runs.stop import AtEpoch, AtUpdate, Stopped
 from widemargin.runs.prepare import prepare
-from widemargin.files import read_tensors as read
+from widemargin.runs.runner import Pace, run_training
+from widemargin.runs.stop import AtEpoch, AtUpdate, Stopped
+from widemargin.runs.user_network import UserNetwork
 from widemargin.training.plan import Average
 
 DIGITS = ImageSet("digits", fraction=0.2)
 PLAN = Plan(Epochs(4), Adam(0.003), batch=32)
 ATTACKED = Validation(2, pgd_attack(Linf(0.1), 0.05, 2))
-TRIAL = Trial(
+TRIAL = Run(
     DIGITS, LeNetSpec(side=8), udp(Linf(0.1), 0.03, 2), PLAN, validation=Validation(2, pgd_attack(Linf(0.1), 0.05, 2))
 )
 HURRIED = Pace(0.0, 0.0)
@@ -266,7 +266,7 @@ def test_fit_goes_on_in_its_folder(tmp_path: Path) -> None:
 
 
 def test_fit_of_descriptions_is_a_trial(tmp_path: Path) -> None:
-    trial = Trial(LMS5(), MLPSpec((2, 4, 2)), standard(), SHORT, 3)
+    trial = Run(LMS5(), MLPSpec((2, 4, 2)), standard(), SHORT, 3)
     fitted = fit(MLPSpec((2, 4, 2)), LMS5(), standard(), SHORT, 3, tmp_path / "a")
     assert same(fitted.network, run_training(prepare(trial), RunFolder(tmp_path / "a")).network)
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from test_cli_train import refused
 from widemargin import Dataset, Linf
 from widemargin.io.load import check_gradients, load_model
-from widemargin.runs.user_network import AsLogits
 from widemargin.measure.certified import certified_radius
+from widemargin.runs.user_network import AsLogits
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 

@@ -9,7 +9,7 @@ from widemargin.measure.accuracy import accuracy
 from widemargin.networks.named import ResNetSpec
 from widemargin.recipes import standard
 from widemargin.runs.prepare import prepare
-from widemargin.runs.run import NetworkSpec, Trial
+from widemargin.runs.run import NetworkSpec, Run
 from widemargin.training.loop import train
 from widemargin.training.plan import Cosine, Updates
 from widemargin.uncertainty.deep_kernel import _forget, check_deep_kernel, first_places, k_means, marginals
@@ -85,7 +85,7 @@ def test_images_have_deep_kernels_too() -> None:
 
 def test_a_lenet_learns_digits() -> None:
     """Its first features hardly differ: a length scale of their distances alone leaves it at 10 % for ever."""
-    trial = Trial(ImageSet("digits"), LeNetSpec(side=8), standard(), PLAN, members=DeepKernelSpec(draws=5))
+    trial = Run(ImageSet("digits"), LeNetSpec(side=8), standard(), PLAN, estimator=DeepKernelSpec(draws=5))
     task = prepare(trial)
     list(train(task.network, task.train, task.method, task.plan))
     assert task.test is not None

@@ -6,7 +6,7 @@ from torch import nn
 
 from widemargin import LMS5, MLP, OPEN, SGD, Adam, Ensemble, Linf, MLPSpec, Plan, Rng, Single, Updates, at_input, train
 from widemargin.recipes import standard, udp
-from widemargin.runs.run import jointly
+from widemargin.training.plan import jointly
 from widemargin.uncertainty.ensemble import answer_one_by_one, small_of_one_shape, stacked_answer
 
 POINTS = torch.linspace(-1, 1, 18, dtype=torch.float64).view(6, 3)

@@ -17,7 +17,8 @@ from widemargin import (
     Rng,
 )
 from widemargin.networks.named import ResNetSpec
-from widemargin.runs.run import NetworkSpec, Place
+from widemargin.runs.run import NetworkSpec
+from widemargin.uncertainty.estimators import Place
 from widemargin.uncertainty.exportable import PlainKernel, plain
 
 PLANE, IMAGES = (2,), (1, 8, 8)

@@ -7,7 +7,7 @@ from pathlib import Path
 import rich.console
 from tyro.conf import arg
 
-from widemargin.cli.choice import check_seed
+from widemargin.cli.describe import check_seed
 from widemargin.cli.display import say
 from widemargin.cli.inputs import (
     answers,

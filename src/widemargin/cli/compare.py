@@ -16,8 +16,8 @@ from widemargin.report.comparison import Attack, Entry, Measured, compare
 from widemargin.report.document import page
 from widemargin.report.tables import Table
 from widemargin.runs.folder import RunFolder
-from widemargin.runs.run import key_of
-from widemargin.runs.serialize import read_description
+from widemargin.runs.keys import key_of
+from widemargin.runs.run_yaml import is_run, read_description
 
 _WRITERS: dict[str, Callable[[Sequence[Table]], str]] = {
     ".md": lambda tables: "\n\n".join(table.markdown() for table in tables) + "\n",
@@ -80,7 +80,7 @@ def _found(paths: Sequence[Path]) -> list[RunFolder]:
 
 def _is_run(folder: Path) -> bool:
     try:
-        return "key" in read_description(folder / "run.yaml")
+        return is_run(read_description(folder / "run.yaml"))
     except Damaged:
         # It will be left out with a word on it.
         return True
@@ -96,7 +96,7 @@ def _entry(folder: RunFolder) -> Entry:
         run, data = dict(content["run"] if "run" in content else content["fitted"]), dict(content["data"])
         rows = data["rows"]
         n = int(rows[-1] if isinstance(rows, list) else rows)
-        attack = _validation_attack(run.get("Trial", run), n)
+        attack = _validation_attack(run.get("Run", run), n)
         robust = {attack: float(figures["robust"])} if attack is not None and "robust" in figures else {}
         tested = Measured(float(figures["clean"]), n, robust)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as problem:

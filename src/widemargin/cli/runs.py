@@ -15,7 +15,7 @@ from widemargin.cli.verbs.runs import Export, Resume, Runs
 from widemargin.io.export import export
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import prepare
-from widemargin.runs.serialize import read_description, read_run
+from widemargin.runs.run_yaml import is_run, read_description, read_run
 
 
 def resume(words: Resume, console: rich.console.Console) -> None:
@@ -59,7 +59,7 @@ def _row(folder: RunFolder) -> list[str]:
     """Empty for the results of studies, which live in such folders too and have tables of their own."""
     try:
         content = read_description(folder.description)
-        if "key" not in content:
+        if not is_run(content):
             return []
         return [str(content.get("title") or "from Python"), *_figures(folder)]
     except (ValueError, KeyError, TypeError) as problem:

@@ -1,4 +1,4 @@
-"""A search for good settings, in words of the command line."""
+"""`widemargin sweep`: a search for good settings."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from pathlib import Path
 
 import rich.console
 
-from widemargin.cli.choice import Choice, chosen
+from widemargin.cli.describe import describe
 from widemargin.cli.display import Display, say, told
-from widemargin.cli.train import choice_of, device_of
+from widemargin.cli.train import device_of
 from widemargin.cli.verbs.sweep import SEARCHED, Sweep
+from widemargin.cli.verbs.train import RunWords, Train
 from widemargin.data.optional import import_optional
 from widemargin.report.sweep_page import Swept, page
 from widemargin.runs.folder import Line
+from widemargin.runs.keys import key_of
 from widemargin.runs.prepare import PreparedRun, prepare
-from widemargin.runs.run import key_of
 from widemargin.runs.runner import Observer
 from widemargin.runs.sweep import Range, SweepTrial, best_first
 from widemargin.training.loop import Record
@@ -29,13 +30,14 @@ def sweep(words: Sweep, console: rich.console.Console) -> None:
 
     asked = _Words.of(words)
     # A wrong word must not wait for a database, nor leave one.
-    first = asked.task({name: within.rounded(within.low) for name, within in asked.ranges.items()})
+    first = asked.prepared({name: within.rounded(within.low) for name, within in asked.ranges.items()})
     assert first.validation is not None
     console.print(f"Judge of all trials, never searched: {asked.judge}", style="bold", highlight=False)
     storage = optuna_sweep.Storage(words.storage or f"sqlite:///{words.out}/sweep.db", asked.name)
     warmup = first.plan.updates(len(first.train)) // 4
     study = optuna_sweep.opened(storage, words.out, first.description["data"], words.seed, warmup)
-    search = optuna_sweep.Sweep(study, asked.ranges, words.trials, asked.task, words.out, _Told(console, words.trials))
+    told = _Told(console, words.trials)
+    search = optuna_sweep.Sweep(study, asked.ranges, words.trials, asked.prepared, words.out, told)
     search.go()
     trials = search.trials()
     best = best_first(trials)[:1]
@@ -47,7 +49,7 @@ def sweep(words: Sweep, console: rich.console.Console) -> None:
         say(console, f"  {path}")
     for trial in best:
         folder = search.folder(trial.number).path
-        for line in _next(asked.choice(trial.parameters), folder, words.judge_eps):
+        for line in _next(asked.trained(trial.parameters), folder, words.judge_eps):
             say(console, line)
 
 
@@ -55,9 +57,8 @@ def sweep(words: Sweep, console: rich.console.Console) -> None:
 class _Words:
     """A sweep's words, understood."""
 
-    fixed: Choice
+    fixed: Train
     ranges: Mapping[str, Range]
-    device: str
 
     @classmethod
     def of(cls, sweep: Sweep) -> _Words:
@@ -76,23 +77,24 @@ class _Words:
                 f"--{SEARCHED[-1]} as LOW:HIGH or LOW:HIGH:log"
             )
         numbers = {name: None if isinstance(value, Range) else value for name, value in said.items()}
-        return cls(choice_of(sweep, **numbers, validate_eps=sweep.judge_eps), ranges, sweep.device)
+        shared = {field.name: getattr(sweep, field.name) for field in fields(RunWords)} | numbers
+        return cls(Train(**shared, validate_eps=sweep.judge_eps), ranges)
 
     @property
     def name(self) -> str:
         """Follows from all that decides what is searched: a changed command is another sweep."""
-        return f"sweep-{key_of(self.fixed, sorted(self.ranges.items()))}"
+        return f"sweep-{key_of(replace(self.fixed, device=Train.device), sorted(self.ranges.items()))}"
 
     @property
     def judge(self) -> str:
         return f"accuracy on the validation part under PGD with 10 steps, --judge-eps {self.fixed.validate_eps:g}"
 
-    def choice(self, parameters: Mapping[str, float]) -> Choice:
+    def trained(self, parameters: Mapping[str, float]) -> Train:
         return replace(self.fixed, **dict(parameters))  # type: ignore[arg-type]
 
-    def task(self, parameters: Mapping[str, float]) -> PreparedRun:
-        title, trial, drawn = chosen(self.choice(parameters))
-        return prepare(trial, drawn, device_of(self.device), title)
+    def prepared(self, parameters: Mapping[str, float]) -> PreparedRun:
+        title, run, drawn = describe(self.trained(parameters))
+        return prepare(run, drawn, device_of(self.fixed.device), title)
 
 
 @dataclass(frozen=True)
@@ -152,22 +154,22 @@ def _understood(name: str, words: str | None) -> Range | float | int | None:
         ) from None
 
 
-def _next(choice: Choice, folder: Path, eps: float) -> list[str]:
-    again = replace(choice, seed=choice.seed + 1)
+def _next(words: Train, folder: Path, eps: float) -> list[str]:
+    again = replace(words, seed=words.seed + 1)
     return [
         f"Next: widemargin audit {shlex.quote(str(folder))} --eps {eps:g}",
         f"and with another seed: widemargin train {shlex.join(words_of(again))}",
     ]
 
 
-def words_of(choice: Choice) -> list[str]:
+def words_of(train: Train) -> list[str]:
     """What to give to `widemargin train` for this run."""
     words = []
-    for word in fields(choice):
-        value = getattr(choice, word.name)
-        if word.default is not MISSING and value == word.default:
+    for field in fields(train):
+        value = getattr(train, field.name)
+        if field.default is not MISSING and value == field.default:
             continue
-        words.append(f"--{word.name.replace('_', '-')}")
+        words.append(f"--{field.name.replace('_', '-')}")
         if value is not True:
             words += map(str, value) if isinstance(value, tuple) else [str(value)]
     return words

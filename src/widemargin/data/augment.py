@@ -9,11 +9,13 @@ from jaxtyping import Shaped
 from torch import Tensor
 from torch.nn.functional import pad
 
+from widemargin.parts import part
 from widemargin.rng import Rng
 
 Pictures = Shaped[Tensor, "B channels height width"]
 
 
+@part
 @dataclass(frozen=True)
 class CropFlip:
     """Shift each image by up to `padding` pixels, black coming in at the edges, and mirror every second one."""

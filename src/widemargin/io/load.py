@@ -21,11 +21,12 @@ from widemargin.io.pt2_graph import read_pt2
 from widemargin.io.zoo import PREFIX, ZOO, zoo_run
 from widemargin.measure.robustness import InputSpace
 from widemargin.runs.folder import RunFolder
-from widemargin.runs.run import AtInput, Trial
-from widemargin.runs.serialize import read_description
+from widemargin.runs.run import Run
+from widemargin.runs.run_yaml import read_description
 from widemargin.runs.user_network import AsLogits, UserNetwork
 from widemargin.shapes import Points
 from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.estimators import AtInput
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.single import Single
 
@@ -38,7 +39,7 @@ class Model:
     name: str
     digest: str
     """Of the weights, and of the file if the network is the user's own."""
-    trial: Trial | None = None
+    trial: Run | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -98,7 +99,7 @@ def _zoo(name: str) -> Model:
     return Model(_at_inputs(trial, module), f"{PREFIX}{name}", _file_digest(folder.last), trial)
 
 
-def _at_inputs(trial: Trial, module: nn.Module) -> Network:
+def _at_inputs(trial: Run, module: nn.Module) -> Network:
     if not isinstance(module, Network):
         own = AsLogits(module, trial.network.name) if isinstance(trial.network, UserNetwork) else module
         return Single(at_input(own)).eval()

@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from widemargin.parts import choice, part
 from widemargin.perturb.filling import time_to_fill
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, PerSample
@@ -16,6 +17,7 @@ from widemargin.shapes import Encoded, PerSample
 Bound = float | tuple[float, ...]
 
 
+@part
 @dataclass(frozen=True)
 class Box:
     """What values an input may take: one interval for all features, or one for each (in the order of a flat sample)."""
@@ -119,6 +121,7 @@ class Ball(Protocol):
         ...
 
 
+@choice("norm")
 @dataclass(frozen=True)
 class Linf:
     radius: float
@@ -144,6 +147,7 @@ class Linf:
         return self.box.clamp((2 * rng.uniform(center) - 1) * self.radius, center)
 
 
+@choice("norm")
 @dataclass(frozen=True)
 class L2:
     radius: float
@@ -179,6 +183,7 @@ class L2:
         return self.box.clamp(direction * _per_row(distance, center), center)
 
 
+@choice("norm")
 @dataclass(frozen=True)
 class L1:
     radius: float

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from widemargin.data.checks import check_known_labels, check_labels, check_points
+from widemargin.parts import part
 from widemargin.perturb.ascent import Ascent, Never, Progress
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.objectives import Objective, Pair
@@ -35,6 +36,7 @@ class Perturbation(Protocol):
     def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: Rng) -> Moved: ...
 
 
+@part
 @dataclass(frozen=True)
 class Unperturbed:
     """Nothing moves."""
@@ -49,6 +51,7 @@ class Unperturbed:
         return Moved(delta, delta.flatten(1)[:, 0])
 
 
+@part
 @dataclass(frozen=True)
 class Search:
     """Climb in eval mode; parameters, buffers, modes and `.grad` are as before when it returns."""
@@ -79,6 +82,7 @@ class Search:
             return _search(self, climb, network, inputs, labels, rng)
 
 
+@part
 @dataclass(frozen=True)
 class InTrainMode:
     """The same search with the network left in the mode it is in: while training, train mode, as in the paper's code.

@@ -11,9 +11,9 @@ from torch import Generator, Tensor, nn
 from widemargin.data.dataset import Dataset, Examples
 from widemargin.measure.accuracy import BATCH_SIZE, accuracy, iter_batches
 from widemargin.networks.mlp import MLPSpec
-from widemargin.training.plan import Adam, Cosine, Epochs, Plan
 from widemargin.recipes import standard
 from widemargin.training.loop import train
+from widemargin.training.plan import Adam, Cosine, Epochs, Plan
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.single import Single

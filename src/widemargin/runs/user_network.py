@@ -1,4 +1,4 @@
-"""How does a network of the user's own file become part of a run?"""
+"""Networks from a Python file of the user's."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import torch
 from torch import Generator, Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
-from widemargin.io.graph import filled_up
+from widemargin.parts import part
 from widemargin.rng import Rng
 
 
+@part
 @dataclass(frozen=True)
 class UserNetwork:
     """What `name()` of a Python file returns.  The file is run, so name only one that you trust.
@@ -39,7 +41,7 @@ class UserNetwork:
         """Modules draw their first weights from torch's global generator: they are lent one that follows the seed."""
         if _digest(Path(self.path)) != self.digest:
             raise ValueError(f"{self.path} must be as it was when the run began, but it has changed: begin a new run")
-        make = self._found()
+        make = self._factory()
         try:
             with Rng((rng,)).as_global():
                 network = make()
@@ -59,7 +61,7 @@ class UserNetwork:
             )
         return network
 
-    def _found(self) -> Callable[[], object]:
+    def _factory(self) -> Callable[[], object]:
         specification = importlib.util.spec_from_file_location(f"widemargin_own_{self.digest}", self.path)
         assert specification is not None
         assert specification.loader is not None
@@ -89,18 +91,18 @@ class AsLogits(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         if isinstance(inputs, Tensor) and not len(inputs):
             # Networks that ask for `view(len(x), -1)` cannot tell the sizes of nothing.
-            return self.forward(filled_up(inputs, 1))[:0]
+            return self.forward(torch.cat([inputs, inputs.new_zeros((1, *inputs.shape[1:]))]))[:0]
         answer: Any = self.network(inputs.clone())
-        # Whoever traces it gives and takes no tensors.
+        # While it is traced, values are proxies.
         if isinstance(answer, Tensor | fx.Proxy):
             return answer  # type: ignore[return-value]
-        found = answer[0] if isinstance(answer, tuple | list) and len(answer) == 1 else getattr(answer, "logits", None)
-        if not isinstance(found, Tensor):
+        logits = answer[0] if isinstance(answer, tuple | list) and len(answer) == 1 else getattr(answer, "logits", None)
+        if not isinstance(logits, Tensor):
             raise ValueError(
                 f"{self.name} must return logits as one tensor, got a {type(answer).__name__}: let its forward return "
                 "the logits alone"
             )
-        return found
+        return logits
 
 
 def _digest(path: Path) -> str:
