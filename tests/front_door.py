@@ -3,8 +3,8 @@
 from typing import Any
 
 import widemargin
+from widemargin.parts import PARTS
 from widemargin.perturb import balls, objectives
-from widemargin.runs.serialize import PARTS
 
 
 def public_names() -> dict[str, Any]:

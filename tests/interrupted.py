@@ -12,12 +12,12 @@ from widemargin.perturb.balls import Linf
 from widemargin.recipes import udp
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import prepare
-from widemargin.runs.run import Trial, Validation
+from widemargin.runs.run import Run, Validation
 from widemargin.runs.runner import Pace, run_training
 from widemargin.training.plan import EMA, Adam, Cosine, Epochs, Plan
 from widemargin.training.processes import ALONE, Together
 
-TRIAL = Trial(
+TRIAL = Run(
     ImageSet("digits", fraction=0.2),
     LeNetSpec(side=8),
     udp(Linf(0.2), 0.05, 3),
@@ -26,13 +26,13 @@ TRIAL = Trial(
 )
 
 
-def run(folder: Path, trial: Trial = TRIAL) -> None:
+def run(folder: Path, trial: Run = TRIAL) -> None:
     torch.set_num_threads(1)
     # Every epoch takes less than a second here, and a checkpoint in its middle must be met too.
     run_training(prepare(trial), RunFolder(folder), pace=Pace(shortest=0.0, longest=0.01))
 
 
-def run_shared(folder: Path, rank: int, count: int, trial: Trial) -> None:
+def run_shared(folder: Path, rank: int, count: int, trial: Run) -> None:
     torch.set_num_threads(1)
     if count == 1:
         run_training(prepare(trial), RunFolder(folder), processes=ALONE)

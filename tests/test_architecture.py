@@ -9,7 +9,7 @@ import widemargin
 
 PACKAGE = Path(widemargin.__file__).parent
 ORDER = [
-    {"shapes", "rng", "files", "rooms"},
+    {"shapes", "rng", "files", "parts"},
     {"fast"},
     {"data", "networks"},
     {"uncertainty"},

@@ -14,12 +14,10 @@ import tyro
 
 from test_workers import until
 from widemargin import cli
-from widemargin.cli.choice import Choice
 from widemargin.cli.sweep import _Bar, words_of
-from widemargin.cli.train import choice_of
 from widemargin.cli.verbs.train import Train
 from widemargin.runs.folder import RunFolder
-from widemargin.runs.serialize import read_run
+from widemargin.runs.run_yaml import read_run
 from widemargin.runs.sweep import Range
 
 WORDS = "--data own.npz --method udp --eps .05:.4 --alpha .02:.2:log --steps 1:2 --judge-eps .1 --width 8 --lr .03"
@@ -232,11 +230,11 @@ def test_changed_data_is_another_sweep(capsys: pytest.CaptureFixture[str]) -> No
     assert refused(f"{SHORT} --trials 2", capsys).startswith("the data must be as it was when the sweep began")
 
 
-def test_words_of_a_choice_are_understood_by_train() -> None:
-    choice = Choice("a b.npz", "udpr", eps=0.2, steps=3, weight=1.0, latent=True, size=(8, 9), seed=4, box="open")
+def test_words_of_a_run_are_understood_by_train() -> None:
+    train = Train("a b.npz", "udpr", eps=0.2, steps=3, weight=1.0, latent=True, size=(8, 9), seed=4, box="open")
     config = (tyro.conf.FlagCreatePairsOff,)
-    words = shlex.split(shlex.join(words_of(choice)))
-    assert choice_of(tyro.cli(Train, args=words, config=config)) == choice
+    words = shlex.split(shlex.join(words_of(train)))
+    assert tyro.cli(Train, args=words, config=config) == train
 
 
 def test_values_are_rounded_within_the_range() -> None:

@@ -11,13 +11,14 @@ from safetensors.torch import load_file
 
 from cases import WITH_BALL, WITHOUT_BALL
 from widemargin import SGD, Adam, Epochs, Linf, cli, recipes
-from widemargin.cli.choice import MEASURES, Choice, chosen
+from widemargin.cli.describe import MEASURES, describe
+from widemargin.cli.verbs.train import Train
 from widemargin.data.images import ImageSet
 from widemargin.io.export import trained
 from widemargin.io.load import load_model
 from widemargin.runs.folder import RunFolder
-from widemargin.runs.run import BeforeHead
 from widemargin.training.plan import EMA, SWA, Multistep, NoAverage, Triangle
+from widemargin.uncertainty.estimators import BeforeHead
 
 WORDS = {"eps": 0.2, "alpha": 0.1, "steps": 2, "weight": 0.5, "patience": 1, "scale": 0.1, "measure": "gap"}
 STANDARD, DIGITS_UDP = "--data digits --method standard", "--data digits --method udp"
@@ -89,7 +90,7 @@ def test_train_resume_and_export_several_members(words: str, members: str, tmp_p
     widemargin("resume here")
     assert Path("here/last.safetensors").read_bytes() == before
     trial, network = trained(RunFolder(tmp_path / "here"), "last")
-    assert repr(trial.members) == members
+    assert repr(trial.estimator) == members
     widemargin("export here --to model.pt2 --weights last")
     widemargin("export here --to model.safetensors --weights last")
     points = torch.rand(5, 1, 8, 8)
@@ -139,20 +140,20 @@ def test_onnx_of_a_deep_kernel() -> None:
     [
         ("lenet", {"dropout": 0.3}, "dropout=0.3)", "SingleSpec"),
         ("lenet", {"dropout_draws": 4}, "dropout=0.2)", "MCDropoutSpec"),
-        ("lenet", {"deep_kernel": True}, "capacity=1)", "DeepKernelSpec"),
+        ("lenet", {"deep_kernel": True}, "dropout=0.0)", "DeepKernelSpec"),
         ("resnet18", {"deep_kernel": True}, "he_normal=False)", "DeepKernelSpec"),
         ("resnet18", {"members": 2}, "he_normal=False)", "EnsembleSpec"),
         ("resnet18-dropout", {"dropout_draws": 4, "dropout": 0.1}, "dropout=0.1)", "MCDropoutSpec"),
     ],
 )
 def test_words_for_members(name: str, words: dict[str, float], shape: str, members: str) -> None:
-    trial = chosen(Choice("digits", "standard", name, **words))[1]
+    trial = describe(Train("digits", "standard", name, **words))[1]
     assert repr(trial.network).endswith(shape)
-    assert type(trial.members).__name__ == members
+    assert type(trial.estimator).__name__ == members
 
 
 def test_members_get_the_rate_of_one_under_sgd() -> None:
-    descents = [chosen(Choice("digits", "standard", optimizer="sgd", members=m))[1].plan.descent for m in (None, 4)]
+    descents = [describe(Train("digits", "standard", optimizer="sgd", members=m))[1].plan.descent for m in (None, 4)]
     assert [descent.lr for descent in descents] == [0.15, 0.6]
     assert [descent.weight_decay for descent in descents] == [5e-4, 1.25e-4]
 
@@ -172,7 +173,7 @@ def test_every_recipe_has_its_words(name: str) -> None:
     recipe = getattr(recipes, name)
     taken = ["eps" if word == "ball" else word for word in inspect.signature(recipe).parameters]
     given = {word: WORDS[word] for word in taken}
-    _, trial, _ = chosen(Choice("digits", name.replace("_", "-"), **given))
+    _, trial, _ = describe(Train("digits", name.replace("_", "-"), **given))
     arguments = {word: value for word, value in given.items() if word != "eps"}
     if "measure" in arguments:
         arguments["measure"] = MEASURES["gap"]
@@ -194,7 +195,10 @@ def test_every_recipe_has_its_words(name: str) -> None:
         ("--data digits --method standard --network mlp", "mlp is for tables"),
         ("--data digits --method standard --network vgg", "--network must be one of"),
         ("--data digits --method standard --network none.py:Net", "none.py does not exist"),
-        ("--data digits --method standard --width 3", "--width is for a resnet18 or an mlp: leave it out"),
+        (
+            "--data digits --method standard --width 3",
+            "--width is for resnet18, resnet18-dropout, resnet18-he, mlp: leave it out",
+        ),
         ("--data digits --method standard --average median", "--average must be ema"),
         ("--data digits --method standard --latent --cut encoder", "--latent and --cut say the same"),
         ("--data digits --method standard --batch 5000", "the batch size (--batch) must be in 1..1300"),
@@ -220,7 +224,7 @@ def test_every_recipe_has_its_words(name: str) -> None:
         ),
         (
             "--data digits --method standard --dropout .1 --network resnet18",
-            "--dropout is for lenet, an mlp or resnet18-dropout",
+            "--dropout is for lenet, resnet18-dropout, mlp: leave it out",
         ),
         ("--data digits --method standard --dropout 1", "--dropout must be at least 0 and below 1, got 1.0"),
         ("--data digits --method standard --deep-kernel --dropout .1", "--deep-kernel draws from its process"),
@@ -260,15 +264,13 @@ def test_what_is_not_there_is_one_sentence(words: str, capsys: pytest.CaptureFix
 def test_published_settings_hold_where_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     digits = ImageSet("digits").draw()
     monkeypatch.setattr(ImageSet, "draw", lambda self: digits)
-    fashion = chosen(Choice("fashion-mnist", "standard"))[1]
+    fashion = describe(Train("fashion-mnist", "standard"))[1]
     assert (fashion.plan.length, fashion.plan.descent, fashion.plan.batch) == (Epochs(100), Adam(0.001), 256)
-    cifar = chosen(Choice("cifar-10", "standard", augment=True, average="ema:.9", mixed=True, latent=True))[1]
+    cifar = describe(Train("cifar-10", "standard", augment=True, average="ema:.9", mixed=True, latent=True))[1]
     assert (cifar.plan.length, cifar.plan.descent) == (Epochs(60), SGD(0.15, Triangle()))
     assert (cifar.plan.average, cifar.plan.mixed, cifar.place) == (EMA(0.9), True, BeforeHead())
-    svhn = chosen(
-        Choice(
-            "svhn", "udp", eps=2.0, alpha=0.1, steps=3, norm="l2", cut="encoder", average="swa", schedule="multistep"
-        )
+    svhn = describe(
+        Train("svhn", "udp", eps=2.0, alpha=0.1, steps=3, norm="l2", cut="encoder", average="swa", schedule="multistep")
     )[1]
     assert svhn.network.he_normal
     assert svhn.method.perturb.ball.box.is_open

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from widemargin.data.coerce import as_labels, as_points, no_labels
+from widemargin.parts import part
 from widemargin.perturb.attack import Perturbation, Perturbed
 from widemargin.perturb.objectives import Objective, Pair, perturbed_entropy, perturbed_log_entropy
 from widemargin.perturb.search import InTrainMode, Search
@@ -32,6 +33,7 @@ class Weight(Protocol):
         ...
 
 
+@part
 @dataclass(frozen=True)
 class UniformWeights:
     """Every sample counts the same."""
@@ -40,6 +42,7 @@ class UniformWeights:
         return torch.full_like(ways, 1 / ways.shape[1])
 
 
+@part
 @dataclass(frozen=True)
 class BoundaryWeights:
     """Samples with a short way count more: exp(-way / scale).
@@ -59,6 +62,7 @@ class BoundaryWeights:
         return (-ways / self.scale).softmax(1)
 
 
+@part
 @dataclass(frozen=True)
 class SelfScaledBoundaryWeights:
     """BoundaryWeights whose scale is found in the batch: so many times the way of its nearest samples.
@@ -82,6 +86,7 @@ class SelfScaledBoundaryWeights:
         return (-ways / scale.clamp_min(torch.finfo(ways.dtype).tiny)).softmax(1)
 
 
+@part
 @dataclass(frozen=True)
 class Method:
     perturb: Perturbation

@@ -17,11 +17,10 @@ from widemargin.perturb.search import Search
 from widemargin.recipes import standard
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import BOUNDARY, COLOURS, bare, draw_landscape, draw_points, label_grid, panels
-from widemargin.report.store import Arrays, Store
+from widemargin.report.store import Arrays, Parts, Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import all_of, greater, in_most_seeds, mean_of
 from widemargin.rng import Rng
-from widemargin.runs.run import key_of
 from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import due, plane
 from widemargin_studies.pictorial import entropy_of, loss_of
@@ -68,18 +67,18 @@ class Ends:
         return float(((np.abs(self.margin) > due.ONE_STEP) & (self.away > UNEXPLORED)).mean())
 
 
-def key(seed: int) -> str:
-    return key_of("due attacks", due.trial(standard(), seed), SEARCHES)
+def parts(seed: int) -> Parts:
+    return ("due attacks", due.trial(standard(), seed), SEARCHES)
 
 
 def run(store: Store, workers: Workers) -> None:
-    todo = [seed for seed in due.SEEDS if key(seed) not in store]
+    todo = [seed for seed in due.SEEDS if parts(seed) not in store]
     updates = due.PLAN.updates(len(due.DATA.draw()))
     workers.do([Job(f"deep kernel, seed {seed}", updates, attack, (seed, store)) for seed in todo], TITLE)
 
 
 def missing(store: Store) -> int:
-    return sum(key(seed) not in store for seed in due.SEEDS)
+    return sum(parts(seed) not in store for seed in due.SEEDS)
 
 
 def attack(seed: int, store: Store, tick: Tick) -> None:
@@ -103,7 +102,7 @@ def attack(seed: int, store: Store, tick: Tick) -> None:
         arrays[f"{name} margin"] = margin
         arrays[f"{name} entropy"] = entropy_of(lead(answer, 1)) / np.log(2)
         arrays[f"{name} away"] = torch.cdist(end, cloud.points).amin(1).numpy()
-    store.save(key(seed), {"trial": repr(trial)}, {"errors": int((start < 0).sum())}, arrays, {})
+    store.save(parts(seed), {"errors": int((start < 0).sum())}, arrays, {})
 
 
 def ends_of(name: str, arrays: Arrays) -> Ends:
@@ -111,7 +110,7 @@ def ends_of(name: str, arrays: Arrays) -> Ends:
 
 
 def report(store: Store) -> Report:
-    stored = [store.load(key(seed)) for seed in due.SEEDS]
+    stored = [store.load(parts(seed)) for seed in due.SEEDS]
     found = {name: [ends_of(name, each.arrays) for each in stored] for name in SEARCHES}
     errors = " ".join(str(each.numbers["errors"]) for each in stored)
     return Report(

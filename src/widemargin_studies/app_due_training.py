@@ -12,7 +12,7 @@ from widemargin.recipes import pgd, standard, udp
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import Picture as Panel
 from widemargin.report.figures import draw_regions, label_grid, panels
-from widemargin.report.store import Arrays, Store
+from widemargin.report.store import Arrays, Parts, Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import in_most_seeds
 from widemargin.workers import Job, Tick, Workers
@@ -28,18 +28,18 @@ METHODS: Mapping[str, Method] = {
 CLEAN, PGD, UDP = METHODS
 
 
-def key(name: str, seed: int) -> str:
-    return due.trial(METHODS[name], seed).key
+def parts(name: str, seed: int) -> Parts:
+    return (due.trial(METHODS[name], seed),)
 
 
 def run(store: Store, workers: Workers) -> None:
     updates = due.PLAN.updates(len(due.DATA.draw()))
-    todo = [(name, seed) for name in METHODS for seed in due.SEEDS if key(name, seed) not in store]
+    todo = [(name, seed) for name in METHODS for seed in due.SEEDS if parts(name, seed) not in store]
     workers.do([Job(f"{name}, seed {seed}", updates, fit, (name, seed, store)) for name, seed in todo], TITLE)
 
 
 def missing(store: Store) -> int:
-    return sum(key(name, seed) not in store for name in METHODS for seed in due.SEEDS)
+    return sum(parts(name, seed) not in store for name in METHODS for seed in due.SEEDS)
 
 
 def fit(name: str, seed: int, store: Store, tick: Tick) -> None:
@@ -47,11 +47,11 @@ def fit(name: str, seed: int, store: Store, tick: Tick) -> None:
     network, cloud = due.trained(trial, tick), due.DATA.draw()
     found = margins(network, cloud, resolution=201)
     arrays = {"margin": found.margin, "best": found.best, **plane.picture_arrays(network, cloud)}
-    store.save(key(name, seed), {"trial": repr(trial)}, {"errors": found.errors}, arrays, {})
+    store.save(parts(name, seed), {"errors": found.errors}, arrays, {})
 
 
 def report(store: Store) -> Report:
-    found = {name: [store.load(key(name, seed)).arrays for seed in due.SEEDS] for name in METHODS}
+    found = {name: [store.load(parts(name, seed)).arrays for seed in due.SEEDS] for name in METHODS}
     return Report(
         TITLE,
         "With a radius that is larger than many margins, whose points still let a Gaussian process learn the set?",

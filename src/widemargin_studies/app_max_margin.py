@@ -14,10 +14,9 @@ from widemargin.measure.margin import Margins, margins
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import BOUNDARY, Array, draw_regions, panels
 from widemargin.report.figures import Picture as Panel
-from widemargin.report.store import Store, Stored
+from widemargin.report.store import Parts, Store, Stored
 from widemargin.report.tables import Table
 from widemargin.report.verdicts import exactly, in_most_seeds
-from widemargin.runs.run import key_of
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, Tick, Workers
@@ -62,17 +61,17 @@ def one_feature(cloud: Dataset) -> OneFeature:
     return OneFeature((left + right) / 2, (right - left) / 2)
 
 
-def key(data: LMS5) -> str:
-    return key_of("max-margin", data, REFINEMENTS)
+def parts(data: LMS5) -> Parts:
+    return ("max-margin", data, REFINEMENTS)
 
 
 def run(store: Store, workers: Workers) -> None:
-    todo = [data for data in SETS if key(data) not in store]
+    todo = [data for data in SETS if parts(data) not in store]
     workers.do([Job(f"LMS-5, data seed {data.seed}", 2, measure, (data, store)) for data in todo], "Max-margin")
 
 
 def missing(store: Store) -> int:
-    return sum(key(data) not in store for data in SETS)
+    return sum(parts(data) not in store for data in SETS)
 
 
 def measure(data: LMS5, store: Store, tick: Tick) -> None:
@@ -89,12 +88,12 @@ def measure(data: LMS5, store: Store, tick: Tick) -> None:
         "one feature": line.margin,
     }
     arrays = {"margin": found.margin, "best": found.best, **plane.picture_arrays(rule, cloud)}
-    store.save(key(data), {"data": repr(data), "rule": "nearest neighbour"}, numbers, arrays, {})
+    store.save(parts(data), numbers, arrays, {})
     tick(2)
 
 
 def report(store: Store) -> Report:
-    found = [store.load(key(data)) for data in SETS]
+    found = [store.load(parts(data)) for data in SETS]
     return Report(
         TITLE,
         "Does the nearest-neighbour boundary give every point of LMS-5 its best margin?  How much does x alone give?",

@@ -20,7 +20,7 @@ from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table
 from widemargin.report.verdicts import greater
-from widemargin.runs.run import MCDropoutSpec
+from widemargin.uncertainty.estimators import MCDropoutSpec
 from widemargin.uncertainty.network import Network
 from widemargin_studies.beside import told
 from widemargin_studies.pixels import CIFAR, Cell, ImageStudy, Numbers
@@ -32,7 +32,7 @@ EPS = 0.03
 RADII = (0.005, 0.01, 0.02, 0.03, 0.04)
 MEMBERS = 5
 SINGLE = replace(CIFAR, network=DropoutResNetSpec(), balls=())
-SEVERAL = replace(SINGLE, members=MCDropoutSpec(MEMBERS))
+SEVERAL = replace(SINGLE, estimator=MCDropoutSpec(MEMBERS))
 CELLS = (
     Cell(SINGLE, "FGSM", EPS, EPS, 1),
     Cell(SINGLE, "R-FGSM", EPS, 1.25 * EPS, 1),

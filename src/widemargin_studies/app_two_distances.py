@@ -18,11 +18,11 @@ from widemargin.perturb.search import Search
 from widemargin.recipes import pgd, standard, trades, trades_cross_entropy, udp, udpr
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import PROBABILITY, bare, draw_landscape, draw_points, draw_regions, panels
-from widemargin.report.store import Store
+from widemargin.report.store import Parts, Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import Outcome, greater, in_most_seeds, mean_of
 from widemargin.rng import Rng
-from widemargin.runs.run import Run, key_of
+from widemargin.runs.run import Run
 from widemargin.training.loop import train
 from widemargin.training.plan import Adam, Plan, Updates
 from widemargin.uncertainty import predictive
@@ -57,13 +57,13 @@ OSCILLATING = Plan(Updates(1_500), Adam(5e-3), batch=20)
 SETTLED, OFTEN, GRID = 500, 10, 60
 
 
-def _attack_key(seed: int) -> str:
+def _attack_parts(seed: int) -> Parts:
     decided = (DATA, plane.NETWORK, plane.FULL_BATCH, MEMBERS, ATTACK_STEPS, ATTACK_ALPHA, seed)
-    return key_of("two distances, attack", *decided)
+    return ("two distances, attack", *decided)
 
 
-def _flips_key(name: str) -> str:
-    return key_of("two distances, flips", DATA, plane.NETWORK, METHODS[name], OSCILLATING, SEEDS, SETTLED, OFTEN, GRID)
+def _flips_parts(name: str) -> Parts:
+    return ("two distances, flips", DATA, plane.NETWORK, METHODS[name], OSCILLATING, SEEDS, SETTLED, OFTEN, GRID)
 
 
 def cells() -> dict[str, list[Run]]:
@@ -76,19 +76,19 @@ def run(store: Store, workers: Workers) -> None:
     attacks = [
         Job(f"ensemble {seed}", plane.updates(cells()["standard"][0]), _attack, (seed, store))
         for seed in SEEDS
-        if _attack_key(seed) not in store
+        if _attack_parts(seed) not in store
     ]
     flips = [
         Job(f"{name}, oscillation", OSCILLATING.updates(len(DATA.draw())), _count_flips, (name, store))
         for name in METHODS
-        if _flips_key(name) not in store
+        if _flips_parts(name) not in store
     ]
     workers.do([*attacks, *flips], "Fixed networks and oscillations")
 
 
 def missing(store: Store) -> int:
-    keys = [*map(_attack_key, SEEDS), *map(_flips_key, METHODS)]
-    return plane.missing(list(chain(*cells().values())), store) + sum(key not in store for key in keys)
+    every = [*map(_attack_parts, SEEDS), *map(_flips_parts, METHODS)]
+    return plane.missing(list(chain(*cells().values())), store) + sum(parts not in store for parts in every)
 
 
 def _attack(seed: int, store: Store, tick: Tick) -> None:
@@ -120,7 +120,7 @@ def _attack(seed: int, store: Store, tick: Tick) -> None:
                     "crossed": float((own < 0).mean()),
                     "beyond a step": float(_beyond(network, cloud.points, moved, cloud.labels.numpy())),
                 }
-    store.save(_attack_key(seed), {"seed": seed, "members": list(seeds)}, numbers, arrays, {})
+    store.save(_attack_parts(seed), numbers, arrays, {})
 
 
 def _entropy(network: Network, points: Array) -> Array:
@@ -141,7 +141,7 @@ def _count_flips(name: str, store: Store, tick: Tick) -> None:
     cloud = DATA.draw()
     window = Window.around(cloud, pad=0.5)
     grid = torch.as_tensor(window.points(GRID), dtype=torch.float32)
-    network = Replicas([run.build() for run in runs])
+    network = Replicas([plane.mlp_of(run) for run in runs])
     everything = cloud.repeat(len(runs))
     flips = late = torch.zeros(len(runs) * len(grid))
     before: torch.Tensor | None = None
@@ -164,12 +164,12 @@ def _count_flips(name: str, store: Store, tick: Tick) -> None:
     }
     x, y = window.grid(GRID)
     arrays = {"x": x, "y": y, "flips": by_seed[0].view(GRID, GRID).numpy()}
-    store.save(_flips_key(name), {"method": repr(METHODS[name]), "seeds": list(SEEDS)}, numbers, arrays, {})
+    store.save(_flips_parts(name), numbers, arrays, {})
 
 
 def report(store: Store) -> Report:
-    attacks = [store.load(_attack_key(seed)).numbers for seed in SEEDS]
-    flips = {name: store.load(_flips_key(name)).numbers for name in METHODS}
+    attacks = [store.load(_attack_parts(seed)).numbers for seed in SEEDS]
+    flips = {name: store.load(_flips_parts(name)).numbers for name in METHODS}
     found = {name: [plane.measured(run, store) for run in own] for name, own in cells().items()}
     moved = Table(
         "Points moved on a fixed network: share beyond its boundary",
@@ -250,7 +250,7 @@ def _verdicts(
 
 
 def _figure(store: Store) -> Picture:
-    attack = store.load(_attack_key(SEEDS[0])).arrays
+    attack = store.load(_attack_parts(SEEDS[0])).arrays
     figure, axes = panels(2, 4, size=3.2)
     points, labels, x, y = (attack[name] for name in ("points", "labels", "x", "y"))
     for row, (name, kind) in enumerate((("LDP-PGD", "single"), ("UDP-PGD", "ensemble"))):
@@ -269,7 +269,7 @@ def _figure(store: Store) -> Picture:
             panel.set_title(f"{name}, {steps} step{'s' if steps > 1 else ''}", fontsize=10)
         draw_regions(axes[row][2], plane.picture(cells()[name][0], store))
         axes[row][2].set_title(f"{name}, after training", fontsize=10)
-        flips = store.load(_flips_key(name)).arrays
+        flips = store.load(_flips_parts(name)).arrays
         image = axes[row][3].pcolormesh(flips["x"], flips["y"], flips["flips"], cmap="magma", vmin=0, vmax=40)
         bare(axes[row][3])
         axes[row][3].set_title(f"{name}, boundary oscillations", fontsize=10)

@@ -19,11 +19,11 @@ from widemargin.networks.named import LeNetSpec, drawn
 from widemargin.perturb.balls import OPEN, Linf
 from widemargin.recipes import pgd, standard, trades, trades_cross_entropy, trades_random_start, udp
 from widemargin.report.document import Report, Verdict
-from widemargin.report.store import Store
+from widemargin.report.store import Parts, Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import Estimate, Outcome, greater, mean_of
 from widemargin.rng import Rng
-from widemargin.runs.run import Run, key_of
+from widemargin.runs.run import Run
 from widemargin.training.loop import train
 from widemargin.training.plan import Adam, Cosine, Epochs, Plan, Updates
 from widemargin.uncertainty.cuts import at_input
@@ -113,18 +113,18 @@ PLANS: Mapping[type[PointSet], Plan] = {
 TITLES = {LENET: "LeNet, digits", NORMED: "batch-norm, digits", NarrowCorridor(): "corridor", LMS5(seed=1): "LMS-5"}
 
 
-def key(network: LeNetSpec | NormedSpec, method: Method, seed: int) -> str:
-    return key_of("corrections", DATA, network, method, PLAN, ATTACK, seed)
+def parts(network: LeNetSpec | NormedSpec, method: Method, seed: int) -> Parts:
+    return ("corrections", DATA, network, method, PLAN, ATTACK, seed)
 
 
-def fooled_key(seed: int) -> str:
-    return key_of("corrections, misclassified", DATA, LENET, PLAN, SEARCHES, seed)
+def fooled_parts(seed: int) -> Parts:
+    return ("corrections, misclassified", DATA, LENET, PLAN, SEARCHES, seed)
 
 
-def image_cells() -> dict[str, tuple[LeNetSpec | NormedSpec, Method, int]]:
-    """By key: a method that is compared twice is trained once."""
+def image_cells() -> dict[Parts, tuple[LeNetSpec | NormedSpec, Method, int]]:
+    """By its parts: a method that is compared twice is trained once."""
     return {
-        key(network, method, seed): (network, method, seed)
+        parts(network, method, seed): (network, method, seed)
         for network, comparisons in IMAGES.items()
         for compared in comparisons
         for method in (compared.ours, compared.theirs)
@@ -147,7 +147,7 @@ def all_plane_runs() -> list[Run]:
 
 
 def run(store: Store, workers: Workers) -> None:
-    todo = [(key, cell) for key, cell in image_cells().items() if key not in store]
+    todo = [(parts, cell) for parts, cell in image_cells().items() if parts not in store]
     jobs = [
         Job(f"{TITLES[network]}, seed {seed}", PLAN.updates(DATA.published_rows), _fit, (network, method, seed, store))
         for _, (network, method, seed) in todo
@@ -155,15 +155,15 @@ def run(store: Store, workers: Workers) -> None:
     jobs += [
         Job(f"TRADES' searches, seed {seed}", PLAN.updates(DATA.published_rows), _fool, (seed, store))
         for seed in SEEDS
-        if fooled_key(seed) not in store
+        if fooled_parts(seed) not in store
     ]
     names = {own.method: "with and without corrections" for own in all_plane_runs()}
     workers.do(jobs + plane.jobs(all_plane_runs(), names, store), TITLE)
 
 
 def missing(store: Store) -> int:
-    keys = [*image_cells(), *map(fooled_key, SEEDS)]
-    return sum(key not in store for key in keys) + plane.missing(all_plane_runs(), store)
+    every = [*image_cells(), *map(fooled_parts, SEEDS)]
+    return sum(parts not in store for parts in every) + plane.missing(all_plane_runs(), store)
 
 
 def _trained(network: LeNetSpec | NormedSpec, method: Method, seed: int, train_on: Dataset, tick: Tick) -> Single:
@@ -174,26 +174,26 @@ def _trained(network: LeNetSpec | NormedSpec, method: Method, seed: int, train_o
 
 
 def _fool(seed: int, store: Store, tick: Tick) -> None:
-    parts = DATA.draw()
-    model = _trained(LENET, standard(), seed, parts.train, tick)
-    images, labels = parts.test[torch.arange(len(parts.test))]
+    splits = DATA.draw()
+    model = _trained(LENET, standard(), seed, splits.train, tick)
+    images, labels = splits.test[torch.arange(len(splits.test))]
     numbers: dict[str, int] = {"n": len(labels)}
     for name, method in SEARCHES.items():
         delta = method.perturb(model, images, labels, Rng.seeded(seed)).delta
         with torch.no_grad():
             numbers[name] = int((model(images + delta).argmax(-1) != labels).sum())
-    store.save(fooled_key(seed), {"seed": seed}, numbers, {}, {})
+    store.save(fooled_parts(seed), numbers, {}, {})
 
 
 def _fit(network: LeNetSpec | NormedSpec, method: Method, seed: int, store: Store, tick: Tick) -> None:
-    parts = DATA.draw()
-    model = _trained(network, method, seed, parts.train, tick)
+    splits = DATA.draw()
+    model = _trained(network, method, seed, splits.train, tick)
     numbers = {
-        "clean": accuracy(model, parts.test),
-        "robust": robust_accuracy(model, parts.test, ATTACK),
-        "n": len(parts.test),
+        "clean": accuracy(model, splits.test),
+        "robust": robust_accuracy(model, splits.test, ATTACK),
+        "n": len(splits.test),
     }
-    store.save(key(network, method, seed), {"method": repr(method), "seed": seed}, numbers, {}, {})
+    store.save(parts(network, method, seed), numbers, {}, {})
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def changes(store: Store) -> list[Change]:
         for compared in comparisons:
             for name in ("clean", "robust"):
                 ours, theirs = (
-                    [100 * store.load(key(network, method, seed)).numbers[name] for seed in SEEDS]
+                    [100 * store.load(parts(network, method, seed)).numbers[name] for seed in SEEDS]
                     for method in (compared.ours, compared.theirs)
                 )
                 found.append(Change(TITLES[network], compared.name, f"{name} accuracy", "points", ours, theirs))
@@ -237,7 +237,7 @@ def changes(store: Store) -> list[Change]:
 
 
 def _searched(store: Store) -> list[Change]:
-    numbers = [store.load(fooled_key(seed)).numbers for seed in SEEDS]
+    numbers = [store.load(fooled_parts(seed)).numbers for seed in SEEDS]
     shares = {name: [100 * own[name] / own["n"] for own in numbers] for name in SEARCHES}
     return [
         Change("LeNet, digits", name, "share that its search takes across", "points", shares["ours"], shares[other])

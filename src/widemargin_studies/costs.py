@@ -14,28 +14,29 @@ from widemargin.networks.named import ImageShape, LeNetSpec
 from widemargin.perturb.ascent import Uniform
 from widemargin.perturb.search import Search
 from widemargin.runs.prepare import channels_last
-from widemargin.runs.run import BeforeHead, MCDropoutSpec, Trial
+from widemargin.runs.run import Run
+from widemargin.uncertainty.estimators import BeforeHead, MCDropoutSpec
 
 _JUDGED_AT_ONCE = 256
 
 
-def updates(trial: Trial, epochs: int) -> int:
+def updates(trial: Run, epochs: int) -> int:
     assert isinstance(trial.data, ImageSet)
     return epochs * updates_per_epoch(trial.data.published_rows, trial.plan.batch)
 
 
-def training(trial: Trial, epochs: float) -> float:
+def training(trial: Run, epochs: float) -> float:
     """Seconds for so many epochs, from the time of one pass of a batch as large as the plan's, measured now."""
     assert isinstance(trial.data, ImageSet)
     assert isinstance(trial.network, ImageShape)
     # In latent space a search passes only through the head.
     each = 2.0 if isinstance(trial.place, BeforeHead) else passes(trial.method)
-    each *= trial.members.draws if isinstance(trial.members, MCDropoutSpec) else 1
+    each *= trial.estimator.draws if isinstance(trial.estimator, MCDropoutSpec) else 1
     rows = trial.data.published_rows
     return epochs * rows * each * _seconds_per_pass(trial.network, trial.plan.batch or rows) if epochs else 0.0
 
 
-def judging(trial: Trial, passes: float) -> float:
+def judging(trial: Run, passes: float) -> float:
     """Seconds for so many passes of one image."""
     assert isinstance(trial.network, ImageShape)
     return passes * _seconds_per_pass(trial.network, _JUDGED_AT_ONCE)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from widemargin.auditing.config import AuditConfig
-from widemargin.auditing.runner import AuditTarget, audit
+from widemargin.auditing.runner import audit
+from widemargin.auditing.target import AuditTarget
 from widemargin.data.dataset import Dataset, digest
 from widemargin.data.images import ImageSet
 from widemargin.method import Method
@@ -14,10 +15,10 @@ from widemargin.perturb.balls import Linf
 from widemargin.recipes import standard, udp
 from widemargin.report.document import Picture
 from widemargin.report.figures import COLOURS, panels
-from widemargin.report.store import Store
+from widemargin.report.store import Parts, Store
 from widemargin.report.tables import Table
 from widemargin.runs.prepare import prepare
-from widemargin.runs.run import Trial, key_of
+from widemargin.runs.run import Run
 from widemargin.runs.runner import run_training
 from widemargin.training.plan import Adam, Cosine, Epochs, Plan
 from widemargin.workers import Job, Tick
@@ -28,12 +29,12 @@ METHODS: dict[str, Method] = {"standard": standard(), "UDP-PGD": udp(Linf(0.3), 
 QUESTION = AuditConfig((Linf(0.1), Linf(0.2)), points=30, chunk=30)
 
 
-def trial(name: str) -> Trial:
-    return Trial(DATA, LeNetSpec(side=8), METHODS[name], PLAN, seed=0)
+def trial(name: str) -> Run:
+    return Run(DATA, LeNetSpec(side=8), METHODS[name], PLAN, seed=0)
 
 
-def key(name: str) -> str:
-    return key_of("audit", trial(name), QUESTION)
+def parts(name: str) -> Parts:
+    return ("audit", trial(name), QUESTION)
 
 
 def jobs(store: Store) -> list[Job]:
@@ -41,12 +42,12 @@ def jobs(store: Store) -> list[Job]:
     return [
         Job(f"{name}, digits, and its audit", updates + QUESTION.points, _train_and_audit, (name, store))
         for name in METHODS
-        if key(name) not in store
+        if parts(name) not in store
     ]
 
 
 def missing(store: Store) -> int:
-    return sum(key(name) not in store for name in METHODS)
+    return sum(parts(name) not in store for name in METHODS)
 
 
 def _train_and_audit(name: str, store: Store, tick: Tick) -> None:
@@ -59,13 +60,13 @@ def _train_and_audit(name: str, store: Store, tick: Tick) -> None:
     found = audit(subject, QUESTION, store.root / "audits", tick=lambda done, of: tick(updates + done))
     assert found is not None
     arrays = {part: found.points[part] for part in ("margin", "certified", "breaks")}
-    store.save(key(name), {"trial": repr(trial(name)), "question": repr(QUESTION)}, found.summary(), arrays, {})
+    store.save(parts(name), found.summary(), arrays, {})
 
 
 def table(store: Store) -> Table:
     rows = []
     for name in METHODS:
-        stored = store.load(key(name))
+        stored = store.load(parts(name))
         numbers, margin = stored.numbers, stored.arrays["margin"]
         doubts = [finding["name"] for finding in numbers["findings"] if finding["verdict"] != "fine"]
         rows.append(
@@ -97,7 +98,7 @@ def picture(store: Store) -> Picture:
     panel = axes[0][0]
     radii = np.linspace(0, QUESTION.balls[-1].radius, 200)
     for colour, name in zip(COLOURS, METHODS, strict=False):
-        stored = store.load(key(name))
+        stored = store.load(parts(name))
         for reach, style, what in (("margin", "solid", "no way known"), ("certified", "dotted", "proven")):
             shares = [100 * float((stored.arrays[reach] > radius).mean()) for radius in radii]
             panel.plot(radii, shares, color=colour, linestyle=style, label=f"{name}, {what}")

@@ -7,9 +7,10 @@ from widemargin.method import Method
 from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.perturb.balls import OPEN, Linf
 from widemargin.runs.prepare import prepare
-from widemargin.runs.run import DeepKernelSpec, Trial
+from widemargin.runs.run import Run
 from widemargin.training.loop import train
 from widemargin.training.plan import Adam, Cosine, Plan, Updates
+from widemargin.uncertainty.estimators import DeepKernelSpec
 from widemargin.uncertainty.network import Network
 from widemargin.workers import Tick
 
@@ -27,11 +28,11 @@ ONE_STEP = ALPHA * 2**0.5
 """How far a single step can go in the plane."""
 
 
-def trial(method: Method, seed: int) -> Trial:
-    return Trial(DATA, NETWORK, method, PLAN, seed, members=MEMBERS)
+def trial(method: Method, seed: int) -> Run:
+    return Run(DATA, NETWORK, method, PLAN, seed, estimator=MEMBERS)
 
 
-def trained(wanted: Trial, tick: Tick) -> Network:
+def trained(wanted: Run, tick: Tick) -> Network:
     """From its first weights to the end of the plan, in eval mode."""
     task = prepare(wanted)
     for record in train(task.network, task.train, wanted.method, wanted.plan, (wanted.seed,)):

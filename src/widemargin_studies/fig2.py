@@ -14,10 +14,9 @@ from widemargin.data.images import ImageSet
 from widemargin.measure.neighbors import nearest_of_another_class, nearest_of_another_class_linf
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import COLOURS, panels
-from widemargin.report.store import Store
+from widemargin.report.store import Parts, Store
 from widemargin.report.tables import Table
 from widemargin.report.verdicts import exactly
-from widemargin.runs.run import key_of
 from widemargin.workers import Job, Tick, Workers
 
 TITLE = "Fig. 2: distances to the nearest image of another class"
@@ -30,16 +29,16 @@ SPREAD = 2.0
 LDP = (0.01, 0.02, 0.03, 0.04)
 """The l-infinity radii that the paper trains PGD and TRADES with on CIFAR-10 and SVHN."""
 NORMS = {"l2": nearest_of_another_class, "linf": nearest_of_another_class_linf}
-KEYS = {norm: key_of("nearest of another class", norm, DATA) for norm in NORMS}
+PARTS: dict[str, Parts] = {norm: ("nearest of another class", norm, DATA) for norm in NORMS}
 
 
 def run(store: Store, workers: Workers) -> None:
-    left = [norm for norm in NORMS if KEYS[norm] not in store]
+    left = [norm for norm in NORMS if PARTS[norm] not in store]
     workers.do([Job(f"CIFAR-10, all pairs, {norm}", IMAGES, _measure, (norm, store)) for norm in left], "Distances")
 
 
 def missing(store: Store) -> int:
-    return sum(key not in store for key in KEYS.values())
+    return sum(parts not in store for parts in PARTS.values())
 
 
 def _whole(data: ImageSet) -> Dataset:
@@ -52,13 +51,12 @@ def _whole(data: ImageSet) -> Dataset:
 def _measure(norm: str, store: Store, tick: Tick) -> None:
     images = _whole(DATA)
     found = NORMS[norm](images, tick=tick)
-    description = {"data": repr(DATA), "norm": norm, "place": images.origin.place, "digest": images.digest}
     arrays = {"distance": found.distance.numpy(), "row": found.row.numpy(), "label": images.labels.numpy()}
-    store.save(KEYS[norm], description, {"images": len(images), "official": images.origin.official}, arrays, {})
+    store.save(PARTS[norm], {"images": len(images), "official": images.origin.official}, arrays, {})
 
 
 def report(store: Store) -> Report:
-    stored = {norm: store.load(key) for norm, key in KEYS.items()}
+    stored = {norm: store.load(parts) for norm, parts in PARTS.items()}
     distances = {norm: found.arrays["distance"] for norm, found in stored.items()}
     rows = [
         (f"{norm}{', half of it' if share == 2 else ''}", *_quantiles(distances[norm] / share))

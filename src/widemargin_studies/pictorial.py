@@ -21,11 +21,11 @@ from widemargin.perturb.objectives import perturbed_log_entropy, perturbed_loss
 from widemargin.perturb.search import Search
 from widemargin.recipes import standard
 from widemargin.report.figures import BEST, BOUNDARY, COLOURS, Array, bare, draw_points
-from widemargin.report.store import Store
+from widemargin.report.store import Parts, Store
 from widemargin.report.tables import Table
 from widemargin.report.verdicts import Outcome, in_most_seeds
 from widemargin.rng import Rng
-from widemargin.runs.run import Run, key_of
+from widemargin.runs.run import Run
 from widemargin.training.plan import Adam, Plan, Updates
 from widemargin.uncertainty.replicas import Replicas
 from widemargin.workers import Job, Tick, Workers
@@ -103,18 +103,18 @@ def runs() -> list[Run]:
     return [Run(PAIRS, NETWORK, standard(), PLAN, seed) for seed in SEEDS]
 
 
-def key(run: Run) -> str:
-    return key_of("pictorial", run, SEARCHES)
+def parts(run: Run) -> Parts:
+    return ("pictorial", run, SEARCHES)
 
 
 def complete(store: Store, workers: Workers, title: str) -> None:
-    todo = [run for run in runs() if key(run) not in store]
+    todo = [run for run in runs() if parts(run) not in store]
     jobs = [Job("LDP and UDP, two pairs", plane.updates(todo[0]) + len(todo), _move, (todo, store))] if todo else []
     workers.do(jobs, title)
 
 
 def missing(store: Store) -> int:
-    return sum(key(run) not in store for run in runs())
+    return sum(parts(run) not in store for run in runs())
 
 
 def _move(todo: Sequence[Run], store: Store, tick: Tick) -> None:
@@ -134,7 +134,7 @@ def _move(todo: Sequence[Run], store: Store, tick: Tick) -> None:
             "y": y,
             "lead": lead(answers, 1),
         }
-        store.save(key(run), plane.describe(run), {"errors": int((found[: len(cloud.points)] < 0).sum())}, arrays, {})
+        store.save(parts(run), {"errors": int((found[: len(cloud.points)] < 0).sum())}, arrays, {})
         tick(plane.updates(run) + i + 1)
 
 
@@ -148,12 +148,12 @@ def moved(replicas: Replicas, search: Search, cloud: Dataset) -> torch.Tensor:
 
 def errors(store: Store) -> list[int]:
     """How many of the four points each network misclassifies before anything moves."""
-    return [store.load(key(run)).numbers["errors"] for run in runs()]
+    return [store.load(parts(run)).numbers["errors"] for run in runs()]
 
 
 def moves(store: Store) -> dict[Case, Moves]:
     cloud = PAIRS.draw()
-    loaded = [store.load(key(run)).arrays for run in runs()]
+    loaded = [store.load(parts(run)).arrays for run in runs()]
     return {
         case: Moves(
             cloud.points.numpy(),
@@ -167,7 +167,7 @@ def moves(store: Store) -> dict[Case, Moves]:
 
 def landscape(store: Store, seed: int) -> tuple[Array, Array, Array]:
     """x, y and the lead of class 1 on the grid, for one network."""
-    arrays = store.load(key(runs()[SEEDS.index(seed)])).arrays
+    arrays = store.load(parts(runs()[SEEDS.index(seed)])).arrays
     return arrays["x"], arrays["y"], arrays["lead"]
 
 

@@ -20,18 +20,19 @@ from widemargin.perturb.balls import L2, OPEN, Ball, Linf
 from widemargin.recipes import fgsm, pgd, r_fgsm, standard, trades_cross_entropy, udp, udp_single_step, udpr
 from widemargin.report.document import Report
 from widemargin.report.results import hardware
-from widemargin.report.store import Arrays, Store, Stored
+from widemargin.report.store import Arrays, Parts, Store, Stored
 from widemargin.report.study import Left
 from widemargin.report.verdicts import Estimate, accuracy_of
 from widemargin.runs.folder import Line, RunFolder
 from widemargin.runs.prepare import PreparedRun, prepare
-from widemargin.runs.run import AtInput, BeforeHead, Estimator, Place, SingleSpec, Trial, Validation, key_of
+from widemargin.runs.run import Run, Validation
+from widemargin.runs.run_yaml import read_description
 from widemargin.runs.runner import run_training
-from widemargin.runs.serialize import read_description
 from widemargin.runs.stop import AtEpoch
 from widemargin.training.checkpoint import load_weights, save_weights
 from widemargin.training.loop import Record
 from widemargin.training.plan import SGD, Adam, Epochs, NoAugment, Plan, Triangle
+from widemargin.uncertainty.estimators import AtInput, BeforeHead, Estimator, Place, SingleSpec
 from widemargin.uncertainty.network import Network
 from widemargin.workers import Job, Tick, Workers
 from widemargin_studies.costs import judging, training, updates
@@ -51,7 +52,7 @@ class Bench:
     place: Place = _AT_INPUT
     looks: Validation = _AT_THE_END
     """Besides the last epoch; nothing is chosen by it."""
-    members: Estimator = _ONE
+    estimator: Estimator = _ONE
     split: int | None = None
     """The seed that decides which images are held out; None is that of the training, as published."""
 
@@ -142,12 +143,12 @@ class Scale:
         alpha = cell.alpha if steps == cell.steps else cell.alpha * cell.steps / steps
         return replace(cell, bench=self.bench(cell.bench), alpha=alpha, steps=steps)
 
-    def trials(self, cell: Cell) -> list[Trial]:
+    def trials(self, cell: Cell) -> list[Run]:
         """One for each seed.  The last weights count, as published: validation only looks."""
         scaled = self.cell(cell)
         bench, method = scaled.bench, scaled.method()
         return [
-            Trial(
+            Run(
                 replace(bench.data, seed=seed if bench.split is None else bench.split),
                 bench.network,
                 method,
@@ -155,7 +156,7 @@ class Scale:
                 seed,
                 bench.place,
                 bench.looks,
-                bench.members,
+                bench.estimator,
             )
             for seed in self.seeds
         ]
@@ -265,20 +266,20 @@ class ImageStudy:
     def report(self, store: Store) -> Report:
         return replace(self.tell(self, store), facts=self.facts(store))
 
-    def trials(self, cell: Cell) -> list[Trial]:
+    def trials(self, cell: Cell) -> list[Run]:
         return self.scale.trials(cell)
 
     def stored(self, cell: Cell, store: Store) -> list[Stored]:
         """What was measured, one for each seed, at the furthest stage that all networks have reached."""
         stage = self._stage(store)
-        return [store.load(self._key(trial, self._epochs(trial)[stage])) for trial in self.trials(cell)]
+        return [store.load(self._parts(trial, self._epochs(trial)[stage])) for trial in self.trials(cell)]
 
-    def judged_until(self, trial: Trial, store: Store) -> int | None:
+    def judged_until(self, trial: Run, store: Store) -> int | None:
         """The last epoch at which a network was judged; None before the first."""
-        return next((epoch for epoch in reversed(self._epochs(trial)) if self._key(trial, epoch) in store), None)
+        return next((epoch for epoch in reversed(self._epochs(trial)) if self._parts(trial, epoch) in store), None)
 
-    def stored_at(self, trial: Trial, epoch: int, store: Store) -> Stored:
-        return store.load(self._key(trial, epoch))
+    def stored_at(self, trial: Run, epoch: int, store: Store) -> Stored:
+        return store.load(self._parts(trial, epoch))
 
     def numbers(self, cell: Cell, store: Store, name: str) -> list[float]:
         return [float(stored.numbers[name]) for stored in self.stored(cell, store)]
@@ -351,7 +352,7 @@ class ImageStudy:
             for cell in self.cells
             for trial in self.trials(cell)
             for later in self._epochs(trial)[stage + 1 :]
-            if self._key(trial, later) in store
+            if self._parts(trial, later) in store
         ]
         told = f"All networks stand at epoch {epoch} of {length}."
         return [told, *([f"EOT farther on: {'; '.join(farther)}."] if farther else [])]
@@ -361,7 +362,7 @@ class ImageStudy:
         if len(self.scale.stages) < 2:
             return 0
         for stage in reversed(range(len(self.scale.stages) or 1)):
-            if all(self._key(trial, self._epochs(trial)[stage]) in store for trial in self._trials()):
+            if all(self._parts(trial, self._epochs(trial)[stage]) in store for trial in self._trials()):
                 return stage
         return 0
 
@@ -369,24 +370,24 @@ class ImageStudy:
         """Where weights are kept on the way, so that other studies can judge them later: every ten epochs."""
         return (*range(10, epoch, 10), epoch) if self.scale.stages else (epoch,)
 
-    def _epochs(self, trial: Trial) -> tuple[int, ...]:
+    def _epochs(self, trial: Run) -> tuple[int, ...]:
         return self.scale.stages or (_length(trial),)
 
-    def _missing(self, store: Store) -> list[tuple[Trial, int]]:
+    def _missing(self, store: Store) -> list[tuple[Run, int]]:
         pieces = [(trial, epoch) for trial in self._trials() for epoch in self._epochs(trial)]
         return [(trial, epoch) for trial, epoch in pieces if not self._done(trial, epoch, store)]
 
-    def _done(self, trial: Trial, epoch: int, store: Store) -> bool:
+    def _done(self, trial: Run, epoch: int, store: Store) -> bool:
         """Also if it was judged later only: a training does not go back."""
-        return any(self._key(trial, later) in store for later in self._epochs(trial) if later >= epoch)
+        return any(self._parts(trial, later) in store for later in self._epochs(trial) if later >= epoch)
 
-    def _key(self, trial: Trial, epoch: int) -> str:
-        return key_of(self.judge, trial) if epoch == _length(trial) else key_of(self.judge, trial, Epochs(epoch))
+    def _parts(self, trial: Run, epoch: int) -> Parts:
+        return judged_parts(self.judge, trial, epoch)
 
-    def _seconds(self, trial: Trial, epoch: int, begun: float) -> float:
+    def _seconds(self, trial: Run, epoch: int, begun: float) -> float:
         return training(trial, max(0.0, epoch - begun)) + judging(trial, self.judge.passes)
 
-    def _trials(self) -> list[Trial]:
+    def _trials(self) -> list[Run]:
         """Cells may stand in several tables, and a network in several cells."""
         return list({trial.key: trial for cell in self.cells for trial in self.trials(cell)}.values())
 
@@ -409,7 +410,7 @@ class _Ticking:
     def end(self) -> None: ...
 
 
-def _train_and_judge(trial: Trial, stops: Sequence[int], judge: Judge, store: Store, tick: Tick) -> None:
+def _train_and_judge(trial: Run, stops: Sequence[int], judge: Judge, store: Store, tick: Tick) -> None:
     task, folder, epoch = prepare(trial), _folder(trial, store), stops[-1]
     last = epoch == _length(trial)
     for stop in stops[: -1 if last else None]:
@@ -422,9 +423,7 @@ def _train_and_judge(trial: Trial, stops: Sequence[int], judge: Judge, store: St
     assert isinstance(task.test, Dataset)
     numbers, arrays = judge(network, Splits(task.train, task.validation, task.test))
     looks = [line for line in folder.lines() if "clean" in line and line["update"] <= _updates(task, epoch)]
-    description = {"trial": repr(trial), "judge": repr(judge), "epoch": epoch, "trained": f"trained/{trial.key}"}
-    key = key_of(judge, trial) if last else key_of(judge, trial, Epochs(epoch))
-    store.save(key, description, {**numbers, "looks": looks, "hardware": hardware()}, arrays, {})
+    store.save(judged_parts(judge, trial, epoch), {**numbers, "looks": looks, "hardware": hardware()}, arrays, {})
 
 
 def _keep(task: PreparedRun, folder: RunFolder, epoch: int, tick: Tick) -> None:
@@ -450,20 +449,25 @@ def _updates(task: PreparedRun, epoch: int) -> int:
     return epoch * task.updates_per_epoch
 
 
-def _folder(trial: Trial, store: Store) -> RunFolder:
-    return RunFolder(store.root / "trained" / trial.key)
+def judged_parts(judge: Judge, trial: Run, epoch: int) -> Parts:
+    """What decides the figures of a network after an epoch, the last or one before."""
+    return (judge, trial) if epoch == _length(trial) else (judge, trial, Epochs(epoch))
 
 
-def _description(trial: Trial, store: Store) -> Mapping[str, Any]:
+def _folder(trial: Run, store: Store) -> RunFolder:
+    return RunFolder.of(trial, store.root / "trained")
+
+
+def _description(trial: Run, store: Store) -> Mapping[str, Any]:
     return read_description(_folder(trial, store).description)
 
 
-def _epochs_trained(trial: Trial, store: Store) -> float:
+def _epochs_trained(trial: Run, store: Store) -> float:
     """By the checkpoint of its folder; 0 if there is none."""
     lines = _folder(trial, store).lines()
     return lines[-1]["update"] / updates(trial, 1) if lines else 0.0
 
 
-def _length(trial: Trial) -> int:
+def _length(trial: Run) -> int:
     assert isinstance(trial.plan.length, Epochs)
     return trial.plan.length.count

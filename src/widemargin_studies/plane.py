@@ -14,10 +14,10 @@ from widemargin.data.toy import PointSet
 from widemargin.measure.boundary import Window, lead, log_probs
 from widemargin.measure.margin import Margins, margins
 from widemargin.method import Method
-from widemargin.networks.mlp import MLPSpec
+from widemargin.networks.mlp import MLP, MLPSpec
 from widemargin.report.figures import Picture
-from widemargin.report.store import Store
-from widemargin.runs.run import Run, key_of
+from widemargin.report.store import Parts, Store
+from widemargin.runs.run import Run
 from widemargin.training.loop import train
 from widemargin.training.plan import Adam, Cosine, Plan, Updates
 from widemargin.uncertainty.network import Network
@@ -47,32 +47,48 @@ def jobs(runs: Sequence[Run], names: Mapping[Method, str], store: Store, norms: 
     groups = [group for group in groups if missing(group, store, norms)]
     return [
         Job(
-            f"{names[group[0].method]}, {_short(group[0].data)}", updates(group[0]), _train_group, (group, store, norms)
+            f"{names[group[0].method]}, {type(group[0].data).__name__}",
+            updates(group[0]),
+            _train_group,
+            (group, store, norms),
         )
         for group in groups
     ]
 
 
+def points_of(run: Run) -> Dataset:
+    """In the plane there is no other part than that to train on."""
+    points = run.data.draw()
+    assert isinstance(points, Dataset)
+    return points
+
+
+def mlp_of(run: Run) -> MLP:
+    network = run.build()
+    assert isinstance(network, MLP)
+    return network
+
+
 def updates(run: Run) -> int:
-    return run.plan.updates(len(run.data.draw()))
+    return run.plan.updates(len(points_of(run)))
 
 
 def missing(runs: Sequence[Run], store: Store, norms: Sequence[float] = (2.0,)) -> int:
-    return sum(any(margins_key(run, p) not in store for p in norms) for run in runs)
+    return sum(any(margins_parts(run, p) not in store for p in norms) for run in runs)
 
 
-def margins_key(run: Run, p: float) -> str:
+def margins_parts(run: Run, p: float) -> Parts:
     """Margins in l2 are stored with the run itself."""
-    return run.key if p == 2 else key_of("margins", p, run)
+    return (run,) if p == 2 else ("margins", p, run)
 
 
 def measured(run: Run, store: Store, p: float = 2.0) -> Margins:
-    arrays = store.load(margins_key(run, p)).arrays
+    arrays = store.load(margins_parts(run, p)).arrays
     return Margins(arrays["margin"], arrays["best"])
 
 
 def picture(run: Run, store: Store) -> Picture:
-    arrays = store.load(run.key).arrays
+    arrays = store.load((run,)).arrays
     x, y, lead = (arrays[name] for name in ("x", "y", "lead"))
     return Picture(arrays["points"], arrays["labels"], arrays["margin"] < 0, x, y, lead)
 
@@ -80,9 +96,9 @@ def picture(run: Run, store: Store) -> Picture:
 def trained(runs: Sequence[Run], tick: Tick) -> tuple[Replicas, list[float]]:
     """Networks that differ by seed alone, trained as replicas on one cloud; and the mean loss every few updates."""
     first, seeds = runs[0], tuple(run.seed for run in runs)
-    network = Replicas([run.build() for run in runs])
+    network = Replicas([mlp_of(run) for run in runs])
     losses = []
-    for record in train(network, first.data.draw().repeat(len(runs)), first.method, first.plan, seeds):
+    for record in train(network, points_of(first).repeat(len(runs)), first.method, first.plan, seeds):
         if record.update % TICK_EVERY == 0:
             losses.append(record.loss)
             tick(record.update)
@@ -90,22 +106,18 @@ def trained(runs: Sequence[Run], tick: Tick) -> tuple[Replicas, list[float]]:
 
 
 def _train_group(runs: Sequence[Run], store: Store, norms: Sequence[float], tick: Tick) -> None:
-    cloud = runs[0].data.draw()
+    cloud = points_of(runs[0])
     network, losses = trained(runs, tick)
     for run, single in zip(runs, network.split(), strict=True):
         found = margins(single, cloud)
         numbers = {"errors": found.errors, "worst": found.worst, "median": found.median, "mean": found.mean}
         arrays = {"margin": found.margin, "best": found.best, "loss": np.array(losses), **picture_arrays(single, cloud)}
         weights = {name: value.numpy() for name, value in single.state_dict().items()}
-        store.save(run.key, describe(run), numbers, arrays, weights)
+        store.save((run,), numbers, arrays, weights)
         for p in norms:
             if p != 2:
                 other = margins(single, cloud, p=p)
-                store.save(margins_key(run, p), describe(run), {}, {"margin": other.margin, "best": other.best}, {})
-
-
-def describe(run: Run) -> dict[str, Any]:
-    return {name: repr(getattr(run, name)) for name in ("data", "network", "method", "plan")} | {"seed": run.seed}
+                store.save(margins_parts(run, p), {}, {"margin": other.margin, "best": other.best}, {})
 
 
 def picture_arrays(network: Network, cloud: Dataset) -> dict[str, Any]:
@@ -115,7 +127,3 @@ def picture_arrays(network: Network, cloud: Dataset) -> dict[str, Any]:
     answers = log_probs(network, window.points(PICTURE_RESOLUTION)).reshape(PICTURE_RESOLUTION, PICTURE_RESOLUTION, -1)
     values = lead(answers, 1).astype(np.float32)
     return {"points": cloud.points.numpy(), "labels": cloud.labels.numpy(), "x": x, "y": y, "lead": values}
-
-
-def _short(data: PointSet) -> str:
-    return type(data).__name__

@@ -15,11 +15,10 @@ from widemargin.networks.named import LeNetSpec
 from widemargin.perturb.balls import L2
 from widemargin.recipes import standard, udp_consistency, vat
 from widemargin.report.document import Report, Verdict
-from widemargin.report.store import Store
+from widemargin.report.store import Parts, Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import greater, mean_of
 from widemargin.rng import Rng
-from widemargin.runs.run import key_of
 from widemargin.training.loop import train
 from widemargin.training.plan import Adam, Cosine, Plan, Updates
 from widemargin.uncertainty.cuts import at_input
@@ -44,41 +43,41 @@ METHODS: Mapping[str, Method] = {
 STANDARD, VAT, UDP = METHODS
 
 
-def key(name: str, seed: int) -> str:
-    return key_of("semi-supervised", DATA, LABELS, COPIES, NETWORK, METHODS[name], PLAN, seed)
+def parts(name: str, seed: int) -> Parts:
+    return ("semi-supervised", DATA, LABELS, COPIES, NETWORK, METHODS[name], PLAN, seed)
 
 
 def run(store: Store, workers: Workers) -> None:
-    todo = [(name, seed) for name in METHODS for seed in SEEDS if key(name, seed) not in store]
+    todo = [(name, seed) for name in METHODS for seed in SEEDS if parts(name, seed) not in store]
     updates = PLAN.updates(LABELS)
     workers.do([Job(f"{name}, seed {seed}", updates, fit, (name, seed, store)) for name, seed in todo], TITLE)
 
 
 def missing(store: Store) -> int:
-    return sum(key(name, seed) not in store for name in METHODS for seed in SEEDS)
+    return sum(parts(name, seed) not in store for name in METHODS for seed in SEEDS)
 
 
 def fit(name: str, seed: int, store: Store, tick: Tick) -> None:
     """The seed decides which digits have a label and the first weights: the same for every method."""
-    parts = DATA.draw()
-    rest, known = held_out(parts.train.labels, LABELS, Rng.seeded(seed, purpose="labelled"))
-    every = parts.train.take(torch.cat([known.repeat(COPIES), rest]))
+    splits = DATA.draw()
+    rest, known = held_out(splits.train.labels, LABELS, Rng.seeded(seed, purpose="labelled"))
+    every = splits.train.take(torch.cat([known.repeat(COPIES), rest]))
     # Standard training has no use for the rest.
-    seen = parts.train.take(known) if name == STANDARD else every.hide_labels(torch.arange(COPIES * LABELS))
+    seen = splits.train.take(known) if name == STANDARD else every.hide_labels(torch.arange(COPIES * LABELS))
     network = Single(at_input(NETWORK.build(Rng.seeded(seed, purpose="weights").generators[0])))
     for record in train(network, seen, METHODS[name], PLAN, (seed,)):
         tick(record.update)
     numbers = {
-        "validation": accuracy(network, parts.validation),
-        "test": accuracy(network, parts.test),
-        "digits": LABELS if name == STANDARD else len(parts.train),
-        "n": len(parts.test),
+        "validation": accuracy(network, splits.validation),
+        "test": accuracy(network, splits.test),
+        "digits": LABELS if name == STANDARD else len(splits.train),
+        "n": len(splits.test),
     }
-    store.save(key(name, seed), {"method": repr(METHODS[name]), "seed": seed}, numbers, {}, {})
+    store.save(parts(name, seed), numbers, {}, {})
 
 
 def report(store: Store) -> Report:
-    found = {name: [store.load(key(name, seed)).numbers for seed in SEEDS] for name in METHODS}
+    found = {name: [store.load(parts(name, seed)).numbers for seed in SEEDS] for name in METHODS}
     tests = {name: [numbers["test"] for numbers in own] for name, own in found.items()}
     rows = tuple(
         (

@@ -17,7 +17,7 @@ from widemargin.report.figures import COLOURS, TINTS, Array, panels
 from widemargin.report.store import Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import exactly, in_most_seeds
-from widemargin.runs.run import Run, key_of
+from widemargin.runs.run import Run
 from widemargin.training.loop import train
 from widemargin.training.plan import Adam, Plan, Updates
 from widemargin.uncertainty.replicas import Replicas
@@ -60,10 +60,6 @@ class Simulation:
     """alpha K of Alg. 1."""
     steps: int = 10
     radii: tuple[float, ...] = (0.5, 0.9, 1.05, 1.5, 3.0)
-
-    @property
-    def key(self) -> str:
-        return key_of(self)
 
     @property
     def cases(self) -> list[tuple[Mixture, float, float]]:
@@ -133,7 +129,7 @@ def simulate(simulation: Simulation, store: Store, tick: Tick) -> None:
         "oracle": np.array([_loss_driven(low + radius, high - radius, mixture, rng) for radius in simulation.radii]),
         **_trajectories(simulation, mixture, rng),
     }
-    store.save(simulation.key, {"simulation": repr(simulation)}, {}, arrays, {})
+    store.save((simulation,), {}, arrays, {})
 
 
 def _trajectories(simulation: Simulation, mixture: Mixture, rng: np.random.Generator) -> dict[str, Array]:
@@ -163,7 +159,7 @@ def _loss_driven(low: Array, high: Array, mixture: Mixture, rng: np.random.Gener
 def train_group(runs: Sequence[Run], store: Store, tick: Tick) -> None:
     """Final accuracy, clean loss and slope of each network, and its mean accuracy over the second half of training."""
     first, count = runs[0], len(runs)
-    cloud, replicas = first.data.draw(), Replicas([run.build() for run in runs])
+    cloud, replicas = plane.points_of(first), Replicas([plane.mlp_of(run) for run in runs])
     everything, seeds = cloud.repeat(count), tuple(run.seed for run in runs)
     course = []
     for record in train(replicas, everything, first.method, first.plan, seeds):
@@ -177,25 +173,25 @@ def train_group(runs: Sequence[Run], store: Store, tick: Tick) -> None:
     for i, run in enumerate(runs):
         numbers = {"accuracy": float(course[-1][i]), "loss": float(losses[i]), "slope": slopes[i]}
         numbers["course"] = float(np.mean(course, 0)[i])
-        store.save(run.key, plane.describe(run), numbers, {"course": np.stack(course)[:, i]}, {})
+        store.save((run,), numbers, {"course": np.stack(course)[:, i]}, {})
 
 
 def run(store: Store, workers: Workers) -> None:
     jobs = [
         Job(f"oracle, seed {simulation.seed}", len(simulation.cases), simulate, (simulation, store))
         for simulation in SIMULATIONS
-        if simulation.key not in store
+        if (simulation,) not in store
     ]
     for (name, radius), runs in RUNS.items():
-        todo = [own for own in runs if own.key not in store]
+        todo = [own for own in runs if (own,) not in store]
         if todo:
             jobs.append(Job(f"{name}, eps {radius}", plane.updates(todo[0]), train_group, (todo, store)))
     workers.do(jobs, "Theorem")
 
 
 def missing(store: Store) -> int:
-    keys = [simulation.key for simulation in SIMULATIONS] + [own.key for runs in RUNS.values() for own in runs]
-    return sum(key not in store for key in keys)
+    every = [*SIMULATIONS, *(own for runs in RUNS.values() for own in runs)]
+    return sum((one,) not in store for one in every)
 
 
 Drawn = Mapping[str, Array]
@@ -205,9 +201,9 @@ Trained = Mapping[Case, Mapping[str, Sequence[float]]]
 
 
 def report(store: Store) -> Report:
-    one, arrays = SIMULATIONS[0], [store.load(simulation.key).arrays for simulation in SIMULATIONS]
+    one, arrays = SIMULATIONS[0], [store.load((simulation,)).arrays for simulation in SIMULATIONS]
     drawn = {name: np.stack([own[name] for own in arrays]) for name in arrays[0]}
-    numbers = {case: [store.load(own.key).numbers for own in runs] for case, runs in RUNS.items()}
+    numbers = {case: [store.load((own,)).numbers for own in runs] for case, runs in RUNS.items()}
     trained = {case: {name: [own[name] for own in runs] for name in runs[0]} for case, runs in numbers.items()}
     return Report(
         TITLE,

@@ -20,10 +20,9 @@ from widemargin.measure.distance import distances
 from widemargin.perturb.balls import L2, Linf, Norm
 from widemargin.report.document import Picture, Report
 from widemargin.report.figures import COLOURS, panels
-from widemargin.report.store import Store, Stored
+from widemargin.report.store import Parts, Store, Stored
 from widemargin.report.tables import Table
 from widemargin.runs.folder import RunFolder
-from widemargin.runs.run import key_of
 from widemargin.workers import Job, Tick, Workers
 from widemargin_studies import app_overfitting_fashion, tab2
 from widemargin_studies.beside import short
@@ -57,17 +56,17 @@ def run(store: Store, workers: Workers) -> None:
         Job(f"{card.name}, {norm}", POINTS, _measure, (card, norm, store))
         for card in cards()
         for norm in NORMS
-        if _key(card, norm) not in store
+        if _parts(card, norm) not in store
     ]
     workers.do(jobs, TITLE)
 
 
 def missing(store: Store) -> int:
-    return sum(_key(card, norm) not in store for card in cards() for norm in NORMS)
+    return sum(_parts(card, norm) not in store for card in cards() for norm in NORMS)
 
 
-def _key(card: Card, norm: str) -> str:
-    return key_of("margins of the zoo", card, load_model(f"{PREFIX}{card.name}").digest, norm, POINTS)
+def _parts(card: Card, norm: str) -> Parts:
+    return ("margins of the zoo", card, load_model(f"{PREFIX}{card.name}").digest, norm, POINTS)
 
 
 def _measure(card: Card, norm: str, store: Store, tick: Tick) -> None:
@@ -78,8 +77,7 @@ def _measure(card: Card, norm: str, store: Store, tick: Tick) -> None:
     some = at_most(parts.test, POINTS, 0)
     found = distances(model.network, some, NORMS[norm], rows=100, tick=tick)
     numbers = {"n": len(some), "clean": accuracy(model.network, some)}
-    description = {"network": card.name, "norm": norm, "points": POINTS}
-    store.save(_key(card, norm), description, numbers, {"margin": found.distance.cpu().double().numpy()}, {})
+    store.save(_parts(card, norm), numbers, {"margin": found.distance.cpu().double().numpy()}, {})
 
 
 def report(store: Store) -> Report:
@@ -87,7 +85,7 @@ def report(store: Store) -> Report:
     figure, axes = panels(2, len(NORMS), size=4.0)
     rows = []
     for card, colour in zip(found, (*COLOURS, "black", "grey"), strict=False):
-        stored = {norm: store.load(_key(card, norm)) for norm in NORMS}
+        stored = {norm: store.load(_parts(card, norm)) for norm in NORMS}
         for (norm, of_norm), (above, below) in zip(stored.items(), zip(*axes, strict=True), strict=True):
             margins = np.sort(of_norm.arrays["margin"])
             label = f"{card.name.removeprefix('fashion-lenet-')} ({card.epochs} epochs)"
@@ -138,7 +136,7 @@ def entries(store: Store) -> Iterator[tuple[RunFolder, Path, Card]]:
             epoch = study.judged_until(trial, store)
             if epoch is None:
                 continue
-            folder = RunFolder(store.root / "trained" / trial.key)
+            folder = RunFolder.of(trial, store.root / "trained")
             kept = folder.path / f"epoch-{epoch}.safetensors"
             numbers = study.stored_at(trial, epoch, store).numbers
             card = Card(

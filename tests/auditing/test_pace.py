@@ -4,7 +4,8 @@ from torch import nn, zeros
 
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.pace import Cost, Pace, listening
-from widemargin.auditing.runner import AuditTarget, _asked
+from widemargin.auditing.runner import _asked
+from widemargin.auditing.target import AuditTarget
 from widemargin.data.dataset import Dataset, Origin
 from widemargin.perturb.balls import L2
 from widemargin.uncertainty.cuts import at_input

@@ -22,7 +22,8 @@ from widemargin.auditing.chunks import FIRST, Chunk, check_saved, pieces
 from widemargin.auditing.clock import Clock
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.result import FORMAT, Audit, Shown
-from widemargin.auditing.runner import AuditTarget, audit
+from widemargin.auditing.runner import audit
+from widemargin.auditing.target import AuditTarget
 from widemargin.data.dataset import Dataset, Examples, Origin
 from widemargin.measure import surrogate
 from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis, all_findings

@@ -5,14 +5,14 @@ from widemargin.networks.mlp import MLPSpec
 from widemargin.perturb.balls import L2, OPEN, Linf
 from widemargin.recipes import standard
 from widemargin.runs.prepare import prepare
-from widemargin.runs.run import Trial, Validation
+from widemargin.runs.run import Run, Validation
 from widemargin.training.plan import Adam, Epochs, Plan
 
 
 def described(validation: Validation) -> ValidationAttack | str | None:
     plan = Plan(Epochs(1), Adam(0.01), batch=8)
-    trial = Trial(NarrowCorridor(), MLPSpec((2, 4, 2)), standard(), plan, validation=validation)
-    return validation_attack(prepare(trial).description["run"])
+    run = Run(NarrowCorridor(), MLPSpec((2, 4, 2)), standard(), plan, validation=validation)
+    return validation_attack(prepare(run).description["run"])
 
 
 def test_a_description_names_the_attack() -> None:

@@ -12,7 +12,8 @@ from torch.overrides import TorchFunctionMode
 
 from widemargin import Dataset, Single, at_input
 from widemargin.auditing.config import AuditConfig
-from widemargin.auditing.runner import AuditTarget, audit
+from widemargin.auditing.runner import audit
+from widemargin.auditing.target import AuditTarget
 from widemargin.data.dataset import Origin
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.autoattack import autoattack

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from widemargin.report.store import Store
+from widemargin.report.store import Store, read_stored
 
 _TRAIN = (
     "train --data digits --fraction .1 --network lenet --method udp --eps .2 --alpha .1 --steps 2 --epochs 3 "
@@ -58,7 +58,9 @@ def _study(folder: Path) -> Result:
     are trained alone, so numbers are compared by two digits."""
     store = Store(folder / "runs")
     keys = sorted(path.parent.name for path in store.root.glob("[!.]*/numbers.json"))
-    return {key: {name: _rounded(value) for name, value in store.load(key).numbers.items()} for key in keys}
+    return {
+        key: {name: _rounded(value) for name, value in read_stored(store.root / key).numbers.items()} for key in keys
+    }
 
 
 def _rounded(value: object) -> object:

@@ -263,15 +263,16 @@ def _description_seeds() -> list[bytes]:
     from widemargin import Adam, Epochs, Linf, Plan, udp
     from widemargin.data.images import ImageSet
     from widemargin.networks.named import LeNetSpec
-    from widemargin.runs.run import Trial
-    from widemargin.runs.serialize import plain, written
+    from widemargin.runs.run import Run
+    from widemargin.runs.run_yaml import written
+    from widemargin.runs.serialize import to_dict
 
-    trial = Trial(ImageSet("digits"), LeNetSpec(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))
-    return [written({"title": "udp on digits", "key": trial.key, "run": plain(trial), "data": {}}).encode()]
+    trial = Run(ImageSet("digits"), LeNetSpec(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))
+    return [written({"title": "udp on digits", "key": trial.key, "run": to_dict(trial), "data": {}}).encode()]
 
 
 def _description(path: Path) -> object:
-    from widemargin.runs.serialize import read_run
+    from widemargin.runs.run_yaml import read_run
 
     return read_run(path)
 

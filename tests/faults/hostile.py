@@ -333,10 +333,10 @@ FILES = (
 )  # fmt: skip
 DESCRIPTIONS = {
     "a bomb of aliases": "a0: &a0 [x, x]\n" + "".join(f"a{k}: &a{k} [*a{k - 1}, *a{k - 1}]\n" for k in range(1, 40)),
-    "what is inside of itself": "run: &a {Trial: *a}\n",
+    "what is inside of itself": "run: &a {Run: *a}\n",
     "100,000 lists": "run: " + "[" * 100_000,
     "a mapping in a mapping": "".join(f"{' ' * k}a:\n" for k in range(500)),
-    "damaged": "run: {Trial: [\n\x00",
+    "damaged": "run: {Run: [\n\x00",
     "a command": "run: !!python/object/apply:os.mkdir [executed]\n",
     "a wrong date": "run: 2020-99-99\n",
     "a number of 60s": "run: " + ":".join(["1"] * 100_000) + "\n",

@@ -15,7 +15,8 @@ import pytest
 from faults.cases import CASES, Result, _audit, _bytes, _calibration, _run_folder
 from faults.commands import started
 from faults.tally import Tally
-from widemargin.cli.choice import Choice, chosen
+from widemargin.cli.describe import describe
+from widemargin.cli.verbs.train import Train
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import prepare
 from widemargin.runs.runner import run_training
@@ -83,7 +84,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
     words = dict(re.findall(r"--(\w+) (\S+)", TRAIN))
     del words["out"]
     kinds = {"fraction": float, "eps": float, "alpha": float, "steps": int, "epochs": int, "batch": int}
-    title, trial, drawn = chosen(Choice(**{name: kinds.get(name, str)(value) for name, value in words.items()}))
+    title, trial, drawn = describe(Train(**{name: kinds.get(name, str)(value) for name, value in words.items()}))
     folders = {finished: tmp_path_factory.mktemp("damage") for finished in (False, True)}
     for finished, folder in folders.items():
         run, until = RunFolder(folder / "run"), AtUpdate(15 if finished else 8)

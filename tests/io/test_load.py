@@ -25,9 +25,10 @@ from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.named import LeNetSpec, ResNetSpec
 from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.runs.folder import RunFolder
-from widemargin.runs.run import AtInput, DeepKernelSpec, NetworkSpec
+from widemargin.runs.run import NetworkSpec
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.ensemble import Ensemble
+from widemargin.uncertainty.estimators import AtInput, DeepKernelSpec
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 

@@ -6,8 +6,9 @@ import torch
 from torch import Generator, nn
 
 from widemargin.networks.lenet import LeNet
-from widemargin.networks.named import NAMED, DropoutResNetSpec, LeNetSpec, ResNetSpec, drawn, named
+from widemargin.networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec, drawn, named
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
+from widemargin.parts import choices
 
 SMALL = [
     LeNetSpec(side=8),
@@ -18,7 +19,7 @@ SMALL = [
 ]
 
 
-@pytest.mark.parametrize("shape", [*SMALL, *NAMED.values()], ids=repr)
+@pytest.mark.parametrize("shape", [*SMALL, *(named(name) for name in choices("network"))], ids=repr)
 def test_repr_is_the_code_that_makes_it(shape):
     assert eval(repr(shape)) == shape
 

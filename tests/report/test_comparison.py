@@ -15,7 +15,7 @@ def run(seed: int = 0, eps: float | None = 0.2, fraction: float = 1.0, rate: flo
     search = {"objective": {"Objective": [[1.0, "perturbed_log_entropy"]]}, "ball": ball, "ascent": {"Ascent": ascent}}
     perturb = {"Unperturbed": {}} if eps is None else {"Search": search}
     return {
-        "Trial": {
+        "Run": {
             "data": {"ImageSet": {"name": "digits", "fraction": fraction}},
             "network": {"LeNetSpec": {"classes": 10}},
             "method": {"Method": {"perturb": perturb, "criterion": {"Objective": [[1.0, "perturbed_loss"]]}}},
@@ -70,7 +70,7 @@ def test_names_say_what_differs_and_nothing_else() -> None:
 def test_files_of_one_name_are_told_by_their_folders() -> None:
     def own(path: str, digest: str) -> Any:
         made = run()
-        made["Trial"]["network"] = {"UserNetwork": {"path": path, "name": "Net", "digest": digest}}
+        made["Run"]["network"] = {"UserNetwork": {"path": path, "name": "Net", "digest": digest}}
         return made
 
     def names(*made: Any) -> list[str]:
@@ -85,7 +85,7 @@ def test_files_of_one_name_are_told_by_their_folders() -> None:
 def test_data_of_one_name_is_told_by_its_folder() -> None:
     def on(path: str) -> Any:
         made = run()
-        made["Trial"]["data"] = {"LocalData": {"file": {"Npz": {"path": path}}}}
+        made["Run"]["data"] = {"LocalData": {"file": {"Npz": {"path": path}}}}
         return made
 
     tables = compare([entry("r", on("/a/two.npz")), entry("s", on("/b/two.npz"), digest="other")])
@@ -95,7 +95,7 @@ def test_data_of_one_name_is_told_by_its_folder() -> None:
 
 def test_no_two_rows_have_one_name() -> None:
     extra = run()
-    extra["Trial"]["members"] = {"SingleSpec": {}}
+    extra["Run"]["estimator"] = {"SingleSpec": {}}
     (table,) = compare([entry("a", run()), entry("b", extra)])
     assert len({row[0] for row in table.rows}) == 2
 

@@ -11,52 +11,58 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from widemargin.report.store import Store
+from widemargin.report.store import Store, read_stored
+from widemargin.runs.keys import key_of
+from widemargin.runs.run_yaml import is_run, read_description
 
+PARTS = ("a study", 3)
+KEY = key_of(*PARTS)
 ARRAYS = {"margin": np.array([0.1, -0.2]), "lead": np.eye(3, dtype=np.float32)}
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs")
-    assert "key" not in store
-    store.save("key", {"method": "udp", "seed": 3}, {"errors": 2}, ARRAYS, {})
-    assert "key" in store
-    found = store.load("key")
+    assert ("udp", 3) not in store
+    store.save(("udp", 3), {"errors": 2}, ARRAYS, {})
+    assert ("udp", 3) in store
+    found = store.load(("udp", 3))
     assert found.numbers == {"errors": 2}
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(found.arrays[name], array)
-    assert (tmp_path / "runs" / "key" / "run.yaml").read_text() == "method: udp\nseed: 3\n"
+    described = read_description(store.folder(("udp", 3)) / "run.yaml")
+    assert described == {"version": 2, "key": key_of("udp", 3), "result": ["udp", 3]}
+    assert not is_run(described)
 
 
 def test_what_is_stored_is_never_overwritten(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.save("key", {}, {"errors": 2}, ARRAYS, {})
-    store.save("key", {}, {"errors": 0}, ARRAYS, {})
-    assert store.load("key").numbers == {"errors": 2}
-    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+    store.save(PARTS, {"errors": 2}, ARRAYS, {})
+    store.save(PARTS, {"errors": 0}, ARRAYS, {})
+    assert store.load(PARTS).numbers == {"errors": 2}
+    assert [path.name for path in tmp_path.iterdir()] == [KEY]
 
 
 def test_a_missing_or_damaged_result_is_one_sentence(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    with pytest.raises(ValueError, match=r"nothing is stored in .*key: run the study first"):
-        store.load("key")
-    store.save("key", {}, {}, ARRAYS, {})
-    (tmp_path / "key" / "arrays.safetensors").write_bytes(b"cut short")
+    with pytest.raises(ValueError, match=r"nothing is stored in .*: run the study first"):
+        store.load(PARTS)
+    store.save(PARTS, {}, ARRAYS, {})
+    (tmp_path / KEY / "arrays.safetensors").write_bytes(b"cut short")
     with pytest.raises(ValueError, match=r"is damaged .*: delete it and run the study again"):
-        store.load("key")
+        store.load(PARTS)
 
 
 def test_no_number_can_change_unseen(tmp_path: Path) -> None:
     store, chance = Store(tmp_path), random.Random(0)
-    store.save("key", {}, {"errors": 2, "worst": float("nan")}, ARRAYS, {})
+    store.save(PARTS, {"errors": 2, "worst": float("nan")}, ARRAYS, {})
     for name in ("numbers.json", "arrays.safetensors"):
-        path = tmp_path / "key" / name
+        path = tmp_path / KEY / name
         whole = path.read_bytes()
         for _ in range(60):
             place = chance.randrange(len(whole))
             path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << chance.randrange(8))]) + whole[place + 1 :])
             try:
-                found = store.load("key")
+                found = store.load(PARTS)
             except ValueError:
                 continue
             assert found.numbers["errors"] == 2
@@ -65,10 +71,10 @@ def test_no_number_can_change_unseen(tmp_path: Path) -> None:
 
 
 def test_results_from_before_there_were_checksums_can_be_read(tmp_path: Path) -> None:
-    (tmp_path / "key").mkdir()
-    (tmp_path / "key" / "numbers.json").write_text('{"errors": 2}\n')
-    save_file(ARRAYS, tmp_path / "key" / "arrays.safetensors")
-    found = Store(tmp_path).load("key")
+    (tmp_path / KEY).mkdir()
+    (tmp_path / KEY / "numbers.json").write_text('{"errors": 2}\n')
+    save_file(ARRAYS, tmp_path / KEY / "arrays.safetensors")
+    found = Store(tmp_path).load(PARTS)
     assert found.numbers == {"errors": 2}
     assert all((found.arrays[name] == array).all() for name, array in ARRAYS.items())
 
@@ -79,7 +85,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ValueError, match=r"cannot be written \(No space left on device\): make room"):
-        Store(tmp_path).save("key", {}, {"errors": 2}, ARRAYS, {})
+        Store(tmp_path).save(PARTS, {"errors": 2}, ARRAYS, {})
     assert not list(tmp_path.iterdir())
 
 
@@ -89,7 +95,7 @@ from pathlib import Path
 from widemargin.report.store import Store
 store = Store(Path(sys.argv[1]))
 for i in range(100_000):
-    store.save(f"key-{i}-{sys.argv[2]}", {}, {"i": i}, {"a": np.full(20_000, i)}, {})
+    store.save((i, sys.argv[2]), {"i": i}, {"a": np.full(20_000, i)}, {})
     print(i, flush=True)
 """
 
@@ -106,22 +112,21 @@ def test_a_killed_writer_leaves_whole_results_only(tmp_path: Path) -> None:
         os.kill(writer.pid, signal.SIGKILL)
         writer.wait()
         writer.stdout.close()
-        store = Store(tmp_path)
         keys = [path.name for path in tmp_path.iterdir() if not path.name.startswith(".partial-")]
         assert keys
         for key in keys:
-            found = store.load(key)
+            found = read_stored(tmp_path / key)
             assert (found.arrays["a"] == found.numbers["i"]).all()
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
     store = Store(tmp_path)
     # No process has such a number.
-    killed, at_work = (tmp_path / f".partial-a-{process}" for process in (2**22 + 1, 1))
+    killed, at_work = (tmp_path / f".partial-{KEY}-{process}" for process in (2**22 + 1, 1))
     for folder in (killed, at_work):
         folder.mkdir()
         (folder / "run.yaml").write_text("half")
-    store.save("a", {}, {"x": 1}, {}, {})
+    store.save(PARTS, {"x": 1}, {}, {})
     assert not killed.exists()
     assert at_work.exists()
-    assert store.load("a").numbers == {"x": 1}
+    assert store.load(PARTS).numbers == {"x": 1}

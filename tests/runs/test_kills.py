@@ -12,8 +12,8 @@ import pytest
 import interrupted
 from widemargin import Epochs
 from widemargin.networks.named import LeNetSpec
-from widemargin.runs.run import EnsembleSpec, MCDropoutSpec
 from widemargin.uncertainty.drawn import PerStep
+from widemargin.uncertainty.estimators import EnsembleSpec, MCDropoutSpec
 
 FILES = ("records.jsonl", "checkpoint.safetensors", "last.safetensors", "best.safetensors", "figures.json", "run.yaml")
 
@@ -71,8 +71,8 @@ def test_kills_at_any_moment_change_nothing(processes: ForkServerContext, tmp_pa
 @pytest.mark.parametrize(
     "change",
     [
-        {"members": EnsembleSpec(2)},
-        {"network": LeNetSpec(side=8, dropout=0.2), "members": MCDropoutSpec(3, PerStep())},
+        {"estimator": EnsembleSpec(2)},
+        {"network": LeNetSpec(side=8, dropout=0.2), "estimator": MCDropoutSpec(3, PerStep())},
     ],
     ids=repr,
 )

@@ -21,35 +21,37 @@ from widemargin import (
     Plan,
     Single,
     Updates,
+    accuracy,
     at_input,
+    fit,
     laplace,
+    standard,
     udp,
 )
 from widemargin.data.images import ImageSet
 from widemargin.data.toy import LMS5
 from widemargin.files import read_tensors as read
 from widemargin.io.export import write_network
-from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import pgd_attack
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.named import LeNetSpec, ResNetSpec
-from widemargin.recipes import standard
+from widemargin.report.verdicts import Outcome
 from widemargin.rng import Rng
-from widemargin.runs.fit import fit
 from widemargin.runs.folder import Line, RunFolder
 from widemargin.runs.prepare import prepare
-from widemargin.runs.run import BeforeHead, Trial, Validation
-from widemargin.runs.runner import Outcome, Pace, run_training
+from widemargin.runs.run import Run, Validation
+from widemargin.runs.runner import Pace, run_training
 from widemargin.runs.stop import AtEpoch, AtUpdate, Stopped
 from widemargin.runs.user_network import UserNetwork
 from widemargin.training.loop import Diverged, Record
 from widemargin.training.plan import SWA, Average, NoAverage
 from widemargin.uncertainty.cuts import after
+from widemargin.uncertainty.estimators import BeforeHead
 
 DIGITS = ImageSet("digits", fraction=0.2)
 PLAN = Plan(Epochs(4), Adam(0.003), batch=32)
 ATTACKED = Validation(2, pgd_attack(Linf(0.1), 0.05, 2))
-TRIAL = Trial(
+TRIAL = Run(
     DIGITS, LeNetSpec(side=8), udp(Linf(0.1), 0.03, 2), PLAN, validation=Validation(2, pgd_attack(Linf(0.1), 0.05, 2))
 )
 HURRIED = Pace(0.0, 0.0)
@@ -259,7 +261,7 @@ def test_fit_goes_on_in_its_folder(tmp_path: Path) -> None:
 
 
 def test_fit_of_descriptions_is_a_trial(tmp_path: Path) -> None:
-    trial = Trial(LMS5(), MLPSpec((2, 4, 2)), standard(), SHORT, 3)
+    trial = Run(LMS5(), MLPSpec((2, 4, 2)), standard(), SHORT, 3)
     fitted = fit(MLPSpec((2, 4, 2)), LMS5(), standard(), SHORT, 3, tmp_path / "a")
     assert same(fitted.network, run_training(prepare(trial), RunFolder(tmp_path / "a")).network)
 

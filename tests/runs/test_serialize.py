@@ -14,17 +14,20 @@ from widemargin.data.local import ImageFolder, LocalData, Npz, Table
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec
 from widemargin.networks.spectral import ResidualMLPSpec
+from widemargin.parts import PARTS
 from widemargin.perturb.objectives import Pair, clean_loss, objective, perturbed_loss
 from widemargin.perturb.search import Search
-from widemargin.runs.run import AtModule, BeforeHead, DeepKernelSpec, EnsembleSpec, MCDropoutSpec, Trial, Validation
-from widemargin.runs.serialize import PARTS, made, plain, read_run, written
+from widemargin.runs.run import Run, Validation
+from widemargin.runs.run_yaml import read_run, written
+from widemargin.runs.serialize import from_dict, to_dict
 from widemargin.runs.user_network import UserNetwork
 from widemargin.shapes import PerSample
 from widemargin.training.plan import EMA, SWA, Multistep, Triangle
 from widemargin.uncertainty.drawn import PerStep
 from widemargin.uncertainty.dropout import LastDropout
+from widemargin.uncertainty.estimators import AtModule, BeforeHead, DeepKernelSpec, EnsembleSpec, MCDropoutSpec
 
-TRIAL = Trial(ImageSet("digits"), LeNetSpec(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))
+TRIAL = Run(ImageSet("digits"), LeNetSpec(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))
 PLANS = [
     Plan(Epochs(2), SGD(0.15, Triangle(0.3)), 256, CropFlip(3), EMA(0.99), True),
     Plan(Updates(9), Adam(1e-5, Multistep((0.25, 0.5), 0.3)), None, average=SWA(0.9)),
@@ -33,15 +36,15 @@ OTHERS = [
     replace(TRIAL, data=LocalData(Table("a.csv", "kind"), 0.2, 0.3, 4), network=MLPSpec((3, 8, 2))),
     replace(TRIAL, data=LocalData(ImageFolder("a", "L", (8, 9))), network=ResNetSpec(width=8), place=BeforeHead()),
     replace(TRIAL, data=LocalData(Npz("a.npz")), network=DropoutResNetSpec(), place=AtModule("encoder.stage1")),
-    replace(TRIAL, members=EnsembleSpec(3)),
-    replace(TRIAL, network=LeNetSpec(side=8, dropout=0.1), members=MCDropoutSpec(3, PerStep(), LastDropout())),
-    replace(TRIAL, network=ResidualMLPSpec(3, 2), members=DeepKernelSpec(7, 3, 0.9)),
+    replace(TRIAL, estimator=EnsembleSpec(3)),
+    replace(TRIAL, network=LeNetSpec(side=8, dropout=0.1), estimator=MCDropoutSpec(3, PerStep(), LastDropout())),
+    replace(TRIAL, network=ResidualMLPSpec(3, 2), estimator=DeepKernelSpec(7, 3, 0.9)),
     replace(TRIAL, network=UserNetwork("a.py", "Net", "0123"), validation=Validation(3, udp(Linf(1), 1, 1).perturb)),
 ]
 
 
 def again(part: Any) -> Any:
-    return made(yaml.safe_load(written({"run": plain(part)}))["run"])
+    return from_dict(yaml.safe_load(written({"run": to_dict(part)}))["run"])
 
 
 @pytest.mark.parametrize("part", [TRIAL, *OTHERS, *PLANS, *METHODS], ids=repr)
@@ -64,8 +67,7 @@ def test_every_public_part_can_be_written() -> None:
         "Pair",
         "Record",
         "Rng",
-        "Run",
-        "Detection",
+        "Separation",
         "Training",
         "Outcome",
         "Splits",
@@ -83,7 +85,7 @@ def test_an_objective_of_ones_own_cannot_be_read_back(mine: Any, tmp_path: Path)
     search = TRIAL.method.perturb
     assert isinstance(search, Search)
     trial = replace(TRIAL, method=Method(replace(search, objective=mine), clean_loss))
-    (tmp_path / "run.yaml").write_text(written({"run": plain(trial)}))
+    (tmp_path / "run.yaml").write_text(written({"run": to_dict(trial)}))
     with pytest.raises(ValueError, match=r"run.yaml: my_own is your own and cannot be read from a file: go on by"):
         read_run(tmp_path / "run.yaml")
 
@@ -103,7 +105,7 @@ def test_a_name_that_is_taken_by_ones_own_is_not_mistaken() -> None:
         ("- 1", "must be the YAML file of a run, got a list"),
         ("a: [", "must be the YAML file of a run, got while parsing"),
         ("run: !!python/object/apply:os.system ['true']", "must be the YAML file of a run, got could not determine"),
-        ("run: {Trial: {}}", "Trial cannot be made of {}"),
+        ("run: {Run: {}}", "Run cannot be made of {}"),
         ("run: {Popen: {args: true}}", "'Popen' is no part of widemargin"),
         ("run: {Adam: {lr: 1, speed: 2}}", "Adam has no field 'speed': it has lr, schedule"),
         ("run: {Adam: {lr: -1}}", r"Adam.lr must be in \(0, inf\), got -1"),
@@ -115,7 +117,7 @@ def test_a_name_that_is_taken_by_ones_own_is_not_mistaken() -> None:
         ("run: {Objective: []}", "an Objective must have at least one term"),
         ("run: {a: 1, b: 2}", "a part must be one name with its fields, got a, b"),
         ("a: &a [x, x]\nb: [*a, *a]\n", "run.yaml must be the YAML file of a run, got an alias, which no run needs"),
-        ("run: &a {Trial: *a}", "an alias, which no run needs"),
+        ("run: &a {Run: *a}", "an alias, which no run needs"),
         ("run: " + "[" * 100_000, "lists and mappings more than 64 deep"),
         ("run: 2020-99-99", "must be the YAML file of a run, got month must be in 1..12"),
         ("run: {Objective: [[1.0, [a]]]}", r"\['a'\] is no term of an objective"),
@@ -130,9 +132,9 @@ def test_what_is_no_run_is_one_sentence(content: str, sentence: str, tmp_path: P
 
 
 def test_a_run_from_before_there_were_members_has_one_network(tmp_path: Path) -> None:
-    content = plain(TRIAL)
-    del content["Trial"]["members"]
-    del content["Trial"]["network"]["LeNetSpec"]["dropout"]
+    content = to_dict(TRIAL)
+    del content["Run"]["estimator"]
+    del content["Run"]["network"]["LeNetSpec"]["dropout"]
     (tmp_path / "run.yaml").write_text(written({"run": content}))
     assert read_run(tmp_path / "run.yaml") == TRIAL
     assert read_run(tmp_path / "run.yaml").key == TRIAL.key

@@ -12,12 +12,12 @@ from widemargin.networks.mlp import MLPSpec
 from widemargin.recipes import standard
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import prepare
-from widemargin.runs.run import Trial
-from widemargin.runs.serialize import read_description
+from widemargin.runs.run import Run
+from widemargin.runs.run_yaml import read_description
 from widemargin.runs.threads import fastest, with_threads
 from widemargin.training.plan import Adam, Epochs, Plan
 
-TRIAL = Trial(NarrowCorridor(), MLPSpec((2, 8, 2)), standard(), Plan(Epochs(1), Adam(0.01), batch=8))
+TRIAL = Run(NarrowCorridor(), MLPSpec((2, 8, 2)), standard(), Plan(Epochs(1), Adam(0.01), batch=8))
 WORDS = "train --data digits --fraction .1 --method standard --epochs 1"
 
 

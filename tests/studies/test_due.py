@@ -11,8 +11,8 @@ from widemargin.perturb.search import Search
 from widemargin.recipes import pgd, standard, udp
 from widemargin.report.store import Store
 from widemargin.report.verdicts import Outcome
-from widemargin.runs.run import DeepKernelSpec
 from widemargin.training.plan import Adam, Plan, Updates
+from widemargin.uncertainty.estimators import DeepKernelSpec
 from widemargin.workers import Workers
 from widemargin_studies import app_due_attacks, app_due_training, due, plane
 from widemargin_studies.app_due_attacks import Ends

@@ -21,7 +21,7 @@ from widemargin.recipes import udp
 from widemargin.report import study
 from widemargin.report.store import Store, Stored
 from widemargin.rng import Rng
-from widemargin.runs.run import EnsembleSpec
+from widemargin.uncertainty.estimators import EnsembleSpec
 from widemargin.workers import Workers
 from widemargin_studies import estimators, plane
 from widemargin_studies.estimators import STUDY, evaluate, report
@@ -145,7 +145,7 @@ def test_spreads_between_estimators_and_between_measures() -> None:
 def test_of_two_classes_entropy_variation_ratio_and_gap_move_points_alike() -> None:
     trial = STUDY.trials(SLABS, ("ensemble", ENTROPY))[0]
     cloud = SLABS.draw()
-    network = trial.members.network(trial.build, trial.place, cloud).eval()
+    network = trial.estimator.network(trial.build, trial.place, cloud).eval()
 
     def moved(measure: Objective) -> torch.Tensor:
         search = udp(Linf(0.5, OPEN), 0.05, 5, measure).perturb

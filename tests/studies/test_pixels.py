@@ -17,7 +17,6 @@ from widemargin.report.store import Store
 from widemargin.report.verdicts import Estimate
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import prepare
-from widemargin.runs.run import key_of
 from widemargin.runs.runner import run_training
 from widemargin.training.plan import Adam, Epochs, Plan
 from widemargin.uncertainty.cuts import at_input
@@ -144,10 +143,10 @@ def filled(store: Store, own: ImageStudy, stages: int | None = None) -> None:
             numbers = {"n": 100, "attacked": 50, "validated": 80, "looks": looks, **dict.fromkeys(names, value)}
             length = own.scale.cell(cell).bench.plan.length
             for epoch in own.scale.stages[:stages]:
-                key = key_of(own.judge, trial, *([] if Epochs(epoch) == length else [Epochs(epoch)]))
-                store.save(key, {}, numbers, {}, {})
+                parts = (own.judge, trial, *([] if Epochs(epoch) == length else [Epochs(epoch)]))
+                store.save(parts, numbers, {}, {})
             if not own.scale.stages:
-                store.save(key_of(own.judge, trial), {}, numbers, {}, {})
+                store.save((own.judge, trial), numbers, {}, {})
             folder = RunFolder(store.root / "trained" / trial.key).path
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "run.yaml").write_text("data: {rows: [1234, 80, 100]}")
@@ -259,7 +258,7 @@ def test_the_long_walk_is_judged_image_by_image(tmp_path: Path) -> None:
     for name, way in ways.items():
         arrays |= {f"{name} {what}": way for what in ("l2", "linf", "lead")}
         arrays[f"{name} own probability"] = np.full(8, 0.3 if name == "UDP" else 0.001)
-    store.save(key_of(own.judge, trial), {}, {"n": 8, "names": list("abcdefgh")}, arrays, {})
+    store.save((own.judge, trial), {"n": 8, "names": list("abcdefgh")}, arrays, {})
     (tmp_path / "trained" / trial.key).mkdir(parents=True)
     (tmp_path / "trained" / trial.key / "run.yaml").write_text("data: {rows: [1234, 80, 100]}")
     assert [verdict.word for verdict in own.report(store).verdicts] == ["held", "held"]
@@ -330,5 +329,5 @@ def test_stages_are_prefixes_of_one_run_and_go_on_whatever_kills_them(tmp_path: 
     other = replace(own, judge=replace(own.judge, attacked=20), scale=replace(STAGED, stages=(1, 2, 10)))
     assert study.left(other, store).core_minutes < study.left(other, Store(tmp_path / "nowhere")).core_minutes
     other.run(store, Workers(quiet, 1))
-    assert [other._key(trial, epoch) in store for epoch in (1, 2, 10)] == [True, False, True]
+    assert [other._parts(trial, epoch) in store for epoch in (1, 2, 10)] == [True, False, True]
     assert other.missing(store) == 0

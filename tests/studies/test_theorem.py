@@ -61,7 +61,7 @@ def test_the_study_runs_and_tells_ldp_from_udp(tmp_path: Path, monkeypatch: pyte
     assert study.missing(store) == 2 + 2 * len(runs)
     study.run(store, Workers(rich.console.Console(file=io.StringIO()), 1))
     assert study.missing(store) == 0
-    losses = {case: max(store.load(run.key).numbers["loss"] for run in own) for case, own in runs.items()}
+    losses = {case: max(store.load((run,)).numbers["loss"] for run in own) for case, own in runs.items()}
     assert losses["LDP-PGD", 3.0] > 0.6 > losses["UDP-PGD", 3.0]
     report = study.report(store)
     # Two seeds tell nothing about the discrete algorithm.

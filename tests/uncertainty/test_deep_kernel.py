@@ -12,10 +12,11 @@ from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.recipes import standard
 from widemargin.rng import Rng
 from widemargin.runs.prepare import prepare
-from widemargin.runs.run import AtInput, DeepKernelSpec, NetworkSpec, Trial
+from widemargin.runs.run import NetworkSpec, Run
 from widemargin.training.loop import train
 from widemargin.training.plan import Cosine, Updates
 from widemargin.uncertainty.deep_kernel import _forget, check_deep_kernel, first_places, k_means, marginals
+from widemargin.uncertainty.estimators import AtInput, DeepKernelSpec
 from widemargin.uncertainty.predictive import entropy
 
 CLOUD = LMS5(count=60).draw()
@@ -88,7 +89,7 @@ def test_images_have_deep_kernels_too() -> None:
 
 def test_a_lenet_learns_digits() -> None:
     """Its first features hardly differ: a length scale of their distances alone leaves it at 10 % for ever."""
-    trial = Trial(ImageSet("digits"), LeNetSpec(side=8), standard(), PLAN, members=DeepKernelSpec(draws=5))
+    trial = Run(ImageSet("digits"), LeNetSpec(side=8), standard(), PLAN, estimator=DeepKernelSpec(draws=5))
     task = prepare(trial)
     list(train(task.network, task.train, task.method, task.plan))
     assert task.test is not None

@@ -4,13 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin import OPEN, SGD, Adam, Ensemble, Linf, Plan, Single, Updates, at_input
+from widemargin import OPEN, SGD, Adam, Ensemble, Linf, Plan, Single, Updates, at_input, train
 from widemargin.data.toy import LMS5
 from widemargin.networks.mlp import MLP, MLPSpec
 from widemargin.recipes import standard, udp
 from widemargin.rng import Rng
-from widemargin.runs.run import jointly
-from widemargin.training.loop import train
+from widemargin.training.plan import jointly
 from widemargin.uncertainty.ensemble import answer_one_by_one, small_of_one_shape, stacked_answer
 
 POINTS = torch.linspace(-1, 1, 18, dtype=torch.float64).view(6, 3)

@@ -10,7 +10,8 @@ from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.named import LeNetSpec, ResNetSpec
 from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.rng import Rng
-from widemargin.runs.run import AtInput, BeforeHead, DeepKernelSpec, NetworkSpec, Place
+from widemargin.runs.run import NetworkSpec
+from widemargin.uncertainty.estimators import AtInput, BeforeHead, DeepKernelSpec, Place
 from widemargin.uncertainty.exportable import PlainKernel, plain
 
 PLANE, IMAGES = (2,), (1, 8, 8)

@@ -12,7 +12,7 @@ from widemargin.auditing.result import FORMAT
 from widemargin.data.dataset import Dataset
 from widemargin.measure.diagnostics import probabilities
 from widemargin.measure.eot import EOT, judged
-from widemargin.runs.run import key_of
+from widemargin.runs.keys import key_of
 from widemargin.uncertainty.log_probabilities import LogProbabilities
 from widemargin.uncertainty.network import Network, in_eval_mode
 

@@ -15,7 +15,7 @@ from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.result import Audit as Audited
 from widemargin.auditing.runner import AuditTarget, audit
 from widemargin.auditing.shares import Shares, patient
-from widemargin.cli.choice import ball_named, check_seed
+from widemargin.cli.describe import ball_named, check_seed
 from widemargin.cli.display import print_json, say
 from widemargin.cli.inputs import (
     answers,

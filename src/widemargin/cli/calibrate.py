@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rich.console
 
-from widemargin.cli.choice import check_seed
+from widemargin.cli.describe import check_seed
 from widemargin.cli.display import print_json, say
 from widemargin.cli.inputs import (
     answers,

@@ -17,8 +17,8 @@ from widemargin.report.comparison import Attack, Entry, Measured, compare
 from widemargin.report.document import page
 from widemargin.report.tables import Table
 from widemargin.runs.folder import RunFolder
-from widemargin.runs.run import key_of
-from widemargin.runs.serialize import read_description
+from widemargin.runs.keys import key_of
+from widemargin.runs.run_yaml import is_run, read_description
 
 _WRITERS: dict[str, Callable[[Sequence[Table]], str]] = {
     ".md": lambda tables: "\n\n".join(table.markdown() for table in tables) + "\n",
@@ -83,7 +83,7 @@ def _folders(paths: Sequence[Path]) -> list[RunFolder]:
 
 def _is_run(folder: Path) -> bool:
     try:
-        return "key" in read_description(folder / "run.yaml")
+        return is_run(read_description(folder / "run.yaml"))
     except Damaged:
         # It will be left out with a word on it.
         return True

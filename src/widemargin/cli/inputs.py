@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from widemargin.cli.choice import Choice, data_named
+from widemargin.cli.describe import data_named
+from widemargin.cli.verbs.train import Train
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet
 from widemargin.data.local import LocalData
@@ -17,7 +18,7 @@ from widemargin.io.zoo import PREFIX
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import data_note
 from widemargin.runs.run import DataSpec
-from widemargin.runs.serialize import read_description
+from widemargin.runs.run_yaml import read_description
 from widemargin.shapes import MemberLogits
 from widemargin.uncertainty.network import Network, in_eval_mode
 
@@ -106,7 +107,7 @@ def data_asked(
 ) -> DataSpec:
     """As named, or a run's own."""
     if word is not None:
-        return data_named(Choice(word, "", label=label, size=size), flag)
+        return data_named(Train(word, "", label=label, size=size), flag)
     if model.trial is None:
         raise ValueError("a model that is no run of ours needs --data")
     return model.trial.data

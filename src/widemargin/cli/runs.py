@@ -18,7 +18,7 @@ from widemargin.io.export import export
 from widemargin.report.tables import Table
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import prepare
-from widemargin.runs.serialize import read_description, read_run
+from widemargin.runs.run_yaml import is_run, read_description, read_run
 
 _COLUMNS = ("run", "trained", "updates", "clean", "robust", "test clean", "test robust", "attack")
 _NOTE = (
@@ -88,7 +88,7 @@ def _listed(folder: RunFolder) -> _Listed | None:
     """None for the results of studies, which live in such folders too and have tables of their own."""
     try:
         content = read_description(folder.description)
-        return _read(folder, content) if "key" in content else None
+        return _read(folder, content) if is_run(content) else None
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         # One damaged run does not hide the others.
         text = str(problem) if isinstance(problem, ValueError) else f"damaged ({problem!r})"
@@ -107,7 +107,7 @@ def _read(folder: RunFolder, content: Mapping[str, Any]) -> _Listed:
         "",
         losses[-1]["update"] if losses else 0,
         losses[-1]["loss"] if losses else None,
-        validation_attack(run) if "validation" in run.get("Trial", run) else None,
+        validation_attack(run) if "validation" in run.get("Run", run) else None,
         _shares(best),
         _shares(tested),
     )

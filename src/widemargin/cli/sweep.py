@@ -1,4 +1,4 @@
-"""A search for good settings, in words of the command line."""
+"""`widemargin sweep`: a search for good settings."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from pathlib import Path
 
 import rich.console
 
-from widemargin.cli.choice import Choice, chosen
+from widemargin.cli.describe import describe
 from widemargin.cli.display import Display, print_json, say
-from widemargin.cli.train import choice_of, device_of
+from widemargin.cli.train import device_of
 from widemargin.cli.validation import ValidationAttack, figures_text, validation_attack
 from widemargin.cli.verbs.numbers import number
 from widemargin.cli.verbs.sweep import SEARCHED, Sweep
+from widemargin.cli.verbs.train import RunWords, Train
 from widemargin.data.optional import import_optional
 from widemargin.report.sweep_page import Swept, page
 from widemargin.runs.folder import Line
+from widemargin.runs.keys import key_of
 from widemargin.runs.prepare import PreparedRun, prepare
-from widemargin.runs.run import key_of
 from widemargin.runs.runner import Observer
 from widemargin.runs.sweep import Range, SweepTrial, best_first
 from widemargin.training.loop import Record
@@ -31,7 +32,7 @@ def sweep(words: Sweep, console: rich.console.Console) -> None:
 
     asked = _Words.of(words)
     # A wrong word must not wait for a database, nor leave one.
-    first = asked.task({name: within.rounded(within.low) for name, within in asked.ranges.items()})
+    first = asked.prepared({name: within.rounded(within.low) for name, within in asked.ranges.items()})
     assert first.validation is not None
     attack = validation_attack(first.description["run"])
     judge = f"accuracy on the validation part under {attack}"
@@ -40,7 +41,7 @@ def sweep(words: Sweep, console: rich.console.Console) -> None:
     warmup = first.plan.updates(len(first.train)) // 4
     study = optuna_sweep.opened(storage, words.out, first.description["data"], words.seed, warmup)
     watcher = _Lines(console, words.trials, attack)
-    search = optuna_sweep.Sweep(study, asked.ranges, words.trials, asked.task, words.out, watcher)
+    search = optuna_sweep.Sweep(study, asked.ranges, words.trials, asked.prepared, words.out, watcher)
     search.go()
     trials = search.trials()
     best = best_first(trials)[:1]
@@ -55,7 +56,7 @@ def sweep(words: Sweep, console: rich.console.Console) -> None:
         say(console, f"  {path}")
     for trial in best:
         folder = search.folder(trial.number).path
-        for line in _next(asked.choice(trial.parameters), folder, attack):
+        for line in _next(asked.trained(trial.parameters), folder, attack):
             say(console, line)
 
 
@@ -63,9 +64,8 @@ def sweep(words: Sweep, console: rich.console.Console) -> None:
 class _Words:
     """A sweep's words, understood."""
 
-    fixed: Choice
+    fixed: Train
     ranges: Mapping[str, Range]
-    device: str
 
     @classmethod
     def of(cls, sweep: Sweep) -> _Words:
@@ -84,19 +84,20 @@ class _Words:
                 f"--{SEARCHED[-1]} as LOW:HIGH or LOW:HIGH:log"
             )
         numbers = {name: None if isinstance(value, Range) else value for name, value in said.items()}
-        return cls(choice_of(sweep, **numbers, validate_eps=sweep.judge_eps), ranges, sweep.device)
+        shared = {field.name: getattr(sweep, field.name) for field in fields(RunWords)} | numbers
+        return cls(Train(**shared, validate_eps=sweep.judge_eps), ranges)
 
     @property
     def name(self) -> str:
         """Follows from all that decides what is searched: a changed command is another sweep."""
-        return f"sweep-{key_of(self.fixed, sorted(self.ranges.items()))}"
+        return f"sweep-{key_of(replace(self.fixed, device=Train.device), sorted(self.ranges.items()))}"
 
-    def choice(self, parameters: Mapping[str, float]) -> Choice:
+    def trained(self, parameters: Mapping[str, float]) -> Train:
         return replace(self.fixed, **dict(parameters))  # type: ignore[arg-type]
 
-    def task(self, parameters: Mapping[str, float]) -> PreparedRun:
-        title, trial, drawn = chosen(self.choice(parameters))
-        return prepare(trial, drawn, device_of(self.device), title)
+    def prepared(self, parameters: Mapping[str, float]) -> PreparedRun:
+        title, run, drawn = describe(self.trained(parameters))
+        return prepare(run, drawn, device_of(self.fixed.device), title)
 
 
 @dataclass(frozen=True)
@@ -157,23 +158,23 @@ def _understood(name: str, words: str | None) -> Range | float | int | None:
         ) from None
 
 
-def _next(choice: Choice, folder: Path, attack: ValidationAttack | str | None) -> list[str]:
+def _next(words: Train, folder: Path, attack: ValidationAttack | str | None) -> list[str]:
     assert isinstance(attack, ValidationAttack)
-    again = replace(choice, seed=choice.seed + 1)
+    again = replace(words, seed=words.seed + 1)
     return [
         f"Next: widemargin audit {shlex.quote(str(folder))} {attack.options}",
         f"and with another seed: widemargin train {shlex.join(words_of(again))}",
     ]
 
 
-def words_of(choice: Choice) -> list[str]:
+def words_of(train: Train) -> list[str]:
     """What to give to `widemargin train` for this run."""
     words = []
-    for word in fields(choice):
-        value = getattr(choice, word.name)
-        if word.default is not MISSING and value == word.default:
+    for field in fields(train):
+        value = getattr(train, field.name)
+        if field.default is not MISSING and value == field.default:
             continue
-        words.append(f"--{word.name.replace('_', '-')}")
+        words.append(f"--{field.name.replace('_', '-')}")
         if value is not True:
             words += map(str, value) if isinstance(value, tuple) else [str(value)]
     return words

@@ -28,7 +28,7 @@ class ValidationAttack:
 
 def validation_attack(run: Mapping[str, Any]) -> ValidationAttack | str | None:
     """None if there is none; one of the user's own by its repr.  `run` is what run.yaml has under `run`."""
-    attack = run.get("Trial", run)["validation"]["Validation"]["attack"]
+    attack = run.get("Run", run)["validation"]["Validation"]["attack"]
     if attack is None:
         return None
     if "Search" not in attack:

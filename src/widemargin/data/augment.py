@@ -9,11 +9,13 @@ from jaxtyping import Shaped
 from torch import Tensor
 from torch.nn.functional import pad
 
+from widemargin.parts import part
 from widemargin.rng import Rng
 
 Pictures = Shaped[Tensor, "B channels height width"]
 
 
+@part
 @dataclass(frozen=True)
 class CropFlip:
     """Random crops after zero padding by `padding` pixels, and horizontal flips with probability 1/2."""

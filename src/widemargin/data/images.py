@@ -15,8 +15,10 @@ from widemargin.data.formats import cifar10, cifar100, idx_pair, svhn
 from widemargin.data.optional import import_optional
 from widemargin.data.sources import Source
 from widemargin.data.splits import at_most, published_splits
+from widemargin.parts import part
 
 
+@part
 @dataclass(frozen=True)
 class ImageSet:
     """A published image dataset by name, split as in the paper; equal values draw equal images.

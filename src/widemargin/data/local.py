@@ -35,6 +35,7 @@ from widemargin.data.npz import npz_arrays
 from widemargin.data.optional import import_optional
 from widemargin.data.splits import random_splits
 from widemargin.data.tables import table
+from widemargin.parts import part
 
 Classes = tuple[NDArray[np.int64], tuple[ClassName, ...]]
 """Numbers of classes, and their names."""
@@ -46,6 +47,7 @@ class LocalFile(Protocol):
     def read(self) -> Dataset: ...
 
 
+@part
 @dataclass(frozen=True)
 class LocalData:
     """The user's own examples in stratified random splits.
@@ -63,6 +65,7 @@ class LocalData:
         return random_splits(self.file.read(), self.validation, self.test, self.seed)
 
 
+@part
 @dataclass(frozen=True)
 class Table:
     """A .csv (with a line of names) or .parquet file: one column of labels, all others numbers.
@@ -80,7 +83,8 @@ class Table:
         return _labelled(points, numbered(labels, what, advice), path)
 
 
-@dataclass(frozen=True, repr=False)
+@part
+@dataclass(frozen=True)
 class Npz:
     """An .npz file with an array of examples and an array of labels.
 
@@ -93,11 +97,6 @@ class Npz:
     x: str = "x"
     y: str = "y"
     unlabelled: int | None = None
-
-    def __repr__(self) -> str:
-        # A key hashes a repr: runs whose rows all have labels keep theirs.
-        shown = {name: value for name, value in vars(self).items() if name != "unlabelled" or value is not None}
-        return f"Npz({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def read(self) -> Dataset:
         path = _existing(self.path)
@@ -126,6 +125,7 @@ class Npz:
         return np.where(none, np.nan, labels)
 
 
+@part
 @dataclass(frozen=True)
 class ImageFolder:
     """A folder with a sub-folder of images for every class; the sorted names of the sub-folders are the classes.

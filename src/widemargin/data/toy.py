@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from widemargin.data.dataset import Dataset
+from widemargin.parts import part
 
 
 class PointSet(Protocol):
@@ -18,6 +19,7 @@ class PointSet(Protocol):
     def draw(self) -> Dataset: ...
 
 
+@part
 @dataclass(frozen=True)
 class NarrowCorridor:
     """Two stairs that draw apart: the gap between the classes widens from bottom left to top right (Sec. 3).
@@ -37,6 +39,7 @@ class NarrowCorridor:
         return _from_classes([center - half, center + half])
 
 
+@part
 @dataclass(frozen=True)
 class LMS5:
     """Linear and multiple 5-slabs (Shah et al. 2020): x alone separates the classes, but both give more margin."""
@@ -58,6 +61,7 @@ class LMS5:
         return _dataset(np.stack([x, y], 1), labels)
 
 
+@part
 @dataclass(frozen=True)
 class TwoDistances:
     """Classes that are close on the left and far apart on the right (App. D.2)."""
@@ -74,6 +78,7 @@ class TwoDistances:
         return _dataset(np.stack([x, np.where(labels, height, -height)], 1), labels)
 
 
+@part
 @dataclass(frozen=True)
 class TwoGaussians:
     """One dimension, two Gaussians at -1 and +1: the theorem's setting (Sec. 4.2)."""
@@ -88,6 +93,7 @@ class TwoGaussians:
         return _dataset((2 * labels - 1 + noise)[:, None], labels)
 
 
+@part
 @dataclass(frozen=True)
 class FromSklearn:
     """A 2-D set of scikit-learn's `make_...` generators: moons, circles, blobs, gaussian_quantiles."""

@@ -15,23 +15,24 @@ from torch import Tensor, nn
 from widemargin.data.optional import import_optional
 from widemargin.files import Damaged, read_note, write_whole
 from widemargin.runs.folder import RunFolder, best_again
-from widemargin.runs.run import SingleSpec, Trial
-from widemargin.runs.serialize import read_description, read_run
+from widemargin.runs.run import Run
+from widemargin.runs.run_yaml import read_description, read_run
 from widemargin.training.checkpoint import load_weights
+from widemargin.uncertainty.estimators import SingleSpec
 from widemargin.uncertainty.exportable import plain
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
 
-def trained(folder: RunFolder, weights: str) -> tuple[Trial, nn.Module]:
+def trained(folder: RunFolder, weights: str) -> tuple[Run, nn.Module]:
     """A run's network in eval mode, with its best or last weights.
 
     A single network is a plain module that returns logits; several members return the log of their mean probability.
     """
     trial = read_run(folder.description)
-    if trial.members != SingleSpec():
+    if trial.estimator != SingleSpec():
         # As plain in memory as one network that is exported.
-        network = trial.members.network(trial.build, trial.place, None)
+        network = trial.estimator.network(trial.build, trial.place, None)
         _fill(folder, weights, network)
         return trial, network.eval()
     module = trial.build()

@@ -20,12 +20,13 @@ from widemargin.io.onnx_graph import read_onnx
 from widemargin.io.pt2_graph import read_pt2
 from widemargin.io.zoo import PREFIX, ZOO, zoo_run
 from widemargin.runs.folder import RunFolder
-from widemargin.runs.run import AtInput, Trial
-from widemargin.runs.serialize import read_description
+from widemargin.runs.run import Run
+from widemargin.runs.run_yaml import read_description
 from widemargin.runs.user_network import UserNetwork
 from widemargin.shapes import Points
 from widemargin.uncertainty.as_logits import AsLogits
 from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.estimators import AtInput
 from widemargin.uncertainty.input_space import InputSpace
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.single import Single
@@ -38,8 +39,8 @@ class Model:
     network: Network
     name: str
     digest: str
-    """Of the weights, and of the Python file of a user's network."""
-    trial: Trial | None = None
+    """Of the weights, and of the file if the network is the user's own."""
+    trial: Run | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -99,7 +100,7 @@ def _zoo(name: str) -> Model:
     return Model(_at_inputs(trial, module), f"{PREFIX}{name}", _file_digest(folder.last), trial)
 
 
-def _at_inputs(trial: Trial, module: nn.Module) -> Network:
+def _at_inputs(trial: Run, module: nn.Module) -> Network:
     if not isinstance(module, Network):
         logits = AsLogits(module, trial.network.name) if isinstance(trial.network, UserNetwork) else module
         return Single(at_input(logits)).eval()

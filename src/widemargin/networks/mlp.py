@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from widemargin.networks.resnet import check_dropout
+from widemargin.parts import part
 
 
 class MLP(nn.Module):
@@ -39,7 +40,8 @@ def check_widths(widths: tuple[int, ...], dropout: float) -> None:
         raise ValueError("an MLP drops features of its hidden layers, got dropout but no hidden layer: set it to 0")
 
 
-@dataclass(frozen=True, repr=False)
+@part
+@dataclass(frozen=True)
 class MLPSpec:
     """The shape of an MLP: part of what decides a run's numbers."""
 
@@ -48,11 +50,6 @@ class MLPSpec:
 
     def __post_init__(self) -> None:
         check_widths(self.widths, self.dropout)
-
-    def __repr__(self) -> str:
-        # A key hashes a repr: runs without dropout keep theirs.
-        dropped = f", dropout={self.dropout!r}" if self.dropout else ""
-        return f"MLPSpec(widths={self.widths!r}{dropped})"
 
     def build(self, rng: Generator) -> MLP:
         """torch's default initialisation (uniform, 1 / sqrt(fan in)), drawn from a generator of the caller's."""

@@ -1,8 +1,11 @@
-"""Which image network, and with which first weights?  Descriptions that decide both, and names for the paper's own."""
+"""Descriptions of image networks and of their first weights, and names for the paper's own."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -10,11 +13,13 @@ from torch import Generator, nn
 
 from widemargin.networks.lenet import LeNet, check_lenet
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18, check_dropout, check_resnet
+from widemargin.parts import CHOICES, choice, choices
 
 SomeModule = TypeVar("SomeModule", bound=nn.Module)
 
 
-@dataclass(frozen=True, repr=False)
+@choice("network", "lenet")
+@dataclass(frozen=True)
 class LeNetSpec:
     classes: int = 10
     channels: int = 1
@@ -26,15 +31,17 @@ class LeNetSpec:
         check_lenet(self.classes, self.channels, self.side, self.capacity)
         check_dropout(self.dropout)
 
-    def __repr__(self) -> str:
-        # A key hashes a repr: runs without dropout keep theirs.
-        shown = {name: value for name, value in vars(self).items() if name != "dropout" or value}
-        return f"LeNetSpec({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+    def for_data(self, shape: tuple[int, ...], classes: int) -> LeNetSpec:
+        channels, height, width = _image("lenet", shape)
+        if height != width:
+            raise ValueError(f"lenet needs square images, got {height} x {width}: give a --size, or take resnet18")
+        return replace(self, classes=classes, channels=channels, side=height)
 
     def build(self, rng: Generator) -> LeNet:
         return drawn(lambda: LeNet(self.classes, self.channels, self.side, self.capacity, self.dropout), rng)
 
 
+@choice("network", "resnet18")
 @dataclass(frozen=True)
 class ResNetSpec:
     """A PreActResNet18, drawn from torch's default or, for SVHN and augmented CIFAR-10, He's normal distribution."""
@@ -47,6 +54,9 @@ class ResNetSpec:
     def __post_init__(self) -> None:
         check_resnet(self.classes, self.channels, self.width)
 
+    def for_data(self, shape: tuple[int, ...], classes: int) -> ResNetSpec:
+        return replace(self, classes=classes, channels=_image("resnet18", shape)[0])
+
     def build(self, rng: Generator) -> PreActResNet18:
         network = drawn(lambda: PreActResNet18(self.classes, self.channels, self.width), rng)
         if self.he_normal:
@@ -54,6 +64,7 @@ class ResNetSpec:
         return network
 
 
+@choice("network", "resnet18-dropout")
 @dataclass(frozen=True)
 class DropoutResNetSpec:
     classes: int = 10
@@ -65,25 +76,31 @@ class DropoutResNetSpec:
         check_resnet(self.classes, self.channels, self.width)
         check_dropout(self.dropout)
 
+    def for_data(self, shape: tuple[int, ...], classes: int) -> DropoutResNetSpec:
+        return replace(self, classes=classes, channels=_image("resnet18-dropout", shape)[0])
+
     def build(self, rng: Generator) -> DropoutResNet18:
         return drawn(lambda: DropoutResNet18(self.classes, self.channels, self.width, self.dropout), rng)
 
 
 ImageShape = LeNetSpec | ResNetSpec | DropoutResNetSpec
 
-NAMED: dict[str, ImageShape] = {
-    "lenet": LeNetSpec(),
-    "resnet18": ResNetSpec(),
-    "resnet18-he": ResNetSpec(he_normal=True),
-    "resnet18-dropout": DropoutResNetSpec(),
-}
+CHOICES["network"]["resnet18-he"] = partial(ResNetSpec, he_normal=True)
 
 
 def named(name: str) -> ImageShape:
     """A network of the paper by its name; `dataclasses.replace` changes its classes, width or capacity."""
-    if name not in NAMED:
-        raise ValueError(f"a network's name must be one of {', '.join(NAMED)}, got {name!r}")
-    return NAMED[name]
+    networks = choices("network")
+    if name not in networks:
+        raise ValueError(f"a network's name must be one of {', '.join(networks)}, got {name!r}")
+    spec: ImageShape = networks[name]()
+    return spec
+
+
+def _image(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if len(shape) != 3:
+        raise ValueError(f"{name} is for images: for tables take mlp")
+    return shape
 
 
 def drawn(make: Callable[[], SomeModule], rng: Generator) -> SomeModule:

@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils import parametrize
 
 from widemargin.networks.named import drawn
+from widemargin.parts import part
 
 _FIRST_ITERATIONS = 30
 
@@ -94,6 +95,7 @@ class ResidualBlock(nn.Module):
         return points + self.linear(points).relu()  # type: ignore[no-any-return]
 
 
+@part
 @dataclass(frozen=True)
 class ResidualMLPSpec:
     """The features of a deep kernel on points of a plane or a table."""

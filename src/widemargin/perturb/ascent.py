@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 
+from widemargin.parts import part
 from widemargin.perturb.balls import Ball, check_python_number
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, Labels, MemberLogits, PerSample, StepCounts
@@ -19,6 +20,7 @@ class Steps(Protocol):
     def draw(self, rows: int, rng: Rng) -> StepCounts: ...
 
 
+@part
 @dataclass(frozen=True)
 class Fixed:
     """As many steps for every sample."""
@@ -32,6 +34,7 @@ class Fixed:
         return torch.full((rows,), self.most, device=rng.generators[0].device)
 
 
+@part
 @dataclass(frozen=True)
 class Uniform:
     """A number of steps drawn for every sample, both ends included: Alg. 1, "sample k"."""
@@ -66,6 +69,7 @@ class Step(Protocol):
         ...
 
 
+@part
 @dataclass(frozen=True)
 class Steepest:
     """A step of fixed length in the ball's steepest direction."""
@@ -79,6 +83,7 @@ class Steepest:
         return at.delta + self.size * ball.steepest(at.gradient)
 
 
+@part
 @dataclass(frozen=True)
 class LinearDecay:
     """Steepest steps whose length goes from first to last in a straight line over the steps."""
@@ -96,6 +101,7 @@ class LinearDecay:
         return at.delta + size * ball.steepest(at.gradient)
 
 
+@part
 @dataclass(frozen=True)
 class ProjectToBoundary:
     """The shortest delta at which the objective, made linear here, is 0: a projection onto the boundary.
@@ -127,6 +133,7 @@ class Start(Protocol):
     def __call__(self, ball: Ball, center: Encoded, rng: Rng) -> Encoded: ...
 
 
+@part
 @dataclass(frozen=True)
 class AtCenter:
     at_center = True
@@ -135,6 +142,7 @@ class AtCenter:
         return torch.zeros_like(center)
 
 
+@part
 @dataclass(frozen=True)
 class InBall:
     """Uniform in the ball: R-FGSM."""
@@ -145,6 +153,7 @@ class InBall:
         return ball.sample(center, rng)
 
 
+@part
 @dataclass(frozen=True)
 class Gaussian:
     """A small nudge off the centre: TRADES."""
@@ -165,12 +174,14 @@ class Until(Protocol):
         ...
 
 
+@part
 @dataclass(frozen=True)
 class Never:
     def __call__(self, left: StepCounts, logits: MemberLogits, labels: Labels) -> StepCounts:
         return left
 
 
+@part
 @dataclass(frozen=True)
 class Misclassified:
     """A sample that has crossed the boundary takes `patience` more steps and freezes: friendly training."""
@@ -190,6 +201,7 @@ class Share(Protocol):
     def __call__(self, delta: Encoded, rng: Rng) -> Encoded: ...
 
 
+@part
 @dataclass(frozen=True)
 class FullStep:
     """Keep the whole way."""
@@ -198,6 +210,7 @@ class FullStep:
         return delta
 
 
+@part
 @dataclass(frozen=True)
 class RandomFraction:
     """Keep a share of the way, drawn uniformly for every sample: the theorem's (UDP-x) has RandomFraction(0, 1)."""
@@ -214,6 +227,7 @@ class RandomFraction:
         return delta * share.view(-1, *[1] * (delta.ndim - 1))
 
 
+@part
 @dataclass(frozen=True)
 class Ascent:
     steps: Steps

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from widemargin.parts import choice, part
 from widemargin.perturb.filling import time_to_fill
 from widemargin.rng import Rng, RowRng
 from widemargin.shapes import Encoded, PerSample
@@ -20,6 +21,7 @@ Bound = float | tuple[float, ...]
 _ROUNDS_TO_PLANE = 20
 
 
+@part
 @dataclass(frozen=True)
 class Box:
     """What values an input may take: one interval for all features, or one for each (in the order of a flat sample)."""
@@ -177,6 +179,7 @@ class Ball(ABC):
 
 
 @final
+@choice("norm")
 @dataclass(frozen=True)
 class Linf(Ball):
     p = math.inf
@@ -202,14 +205,9 @@ class Linf(Ball):
         length = room.minimum(time_to_fill(size, _climbs(size, room), needed.clamp_min(0)))
         return length.view_as(gradient) * gradient.sign()
 
-    def draw_direction(self, rng: RowRng, like: Encoded) -> Encoded:
-        return 2 * rng.uniform(*like.shape[1:]).to(like) - 1
-
-    def l2_reach(self, like: Encoded) -> float:
-        return float(like[0].numel() ** 0.5)
-
 
 @final
+@choice("norm")
 @dataclass(frozen=True)
 class L2(Ball):
     p = 2
@@ -248,14 +246,9 @@ class L2(Ball):
         length = time_to_fill(size * size, _climbs(size, room), needed.clamp_min(0) / steepest) * size
         return length.minimum(room).view_as(gradient) * gradient.sign()
 
-    def draw_surface(self, rng: RowRng, like: Encoded) -> Encoded:
-        return self.steepest(self.draw_direction(rng, like)) * self.radius
-
-    def l2_reach(self, like: Encoded) -> float:
-        return 1.0
-
 
 @final
+@choice("norm")
 @dataclass(frozen=True)
 class L1(Ball):
     p = 1

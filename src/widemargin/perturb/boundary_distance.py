@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from widemargin.parts import part
 from widemargin.perturb.ascent import Ascent, Fixed, ProjectToBoundary
 from widemargin.perturb.attack import Perturbed
 from widemargin.perturb.balls import Ball
@@ -20,6 +21,7 @@ def projection(ball: Ball, steps: int) -> Search:
     return Search(-perturbed_gap, ball, Ascent(Fixed(steps), ProjectToBoundary(ball.radius)))
 
 
+@part
 @dataclass(frozen=True)
 class WithBoundaryDistance:
     """Points go where `search` takes them; how far each is from the boundary is the distance that `to_boundary` goes.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from widemargin.data.checks import check_known_labels, check_labels, check_points
+from widemargin.parts import part
 from widemargin.perturb.ascent import Ascent, Never, Progress
 from widemargin.perturb.attack import Perturbed
 from widemargin.perturb.balls import Ball
@@ -21,6 +22,7 @@ from widemargin.shapes import Encoded, MemberLogits, StepCounts
 from widemargin.uncertainty.network import Network, check_not_probabilities, in_eval_mode
 
 
+@part
 @dataclass(frozen=True)
 class Unperturbed:
     """Nothing moves."""
@@ -36,6 +38,7 @@ class Unperturbed:
         return Perturbed(center, delta, delta.flatten(1)[:, 0])
 
 
+@part
 @dataclass(frozen=True)
 class Search:
     """Climb in eval mode; parameters, buffers, modes and `.grad` are as before when it returns."""
@@ -66,6 +69,7 @@ class Search:
             return _search(self, climb, network, inputs, labels, rng)
 
 
+@part
 @dataclass(frozen=True)
 class InTrainMode:
     """The same search with the network left in the mode it is in: while training, train mode, as in the paper's code.

@@ -82,7 +82,7 @@ def compare(entries: Sequence[Entry]) -> tuple[Table, ...]:
 
 
 def settings_of(run: Mapping[str, Any]) -> Settings:
-    settings = dict(_flat(run.get("Trial", run), ""))
+    settings = dict(_flat(run.get("Run", run), ""))
     settings.pop("seed", None)
     if "data.test" not in settings:
         # Published images come with a test part: their seed only decides who is held out to choose by.
@@ -164,7 +164,7 @@ def _rows(entries: Sequence[Entry]) -> list[_Row]:
     seeds: dict[tuple[str, Any], str] = {}
     for entry in entries:
         identity = repr(sorted(settings_of(entry.run).items()))
-        seed = entry.run.get("Trial", entry.run).get("seed")
+        seed = entry.run.get("Run", entry.run).get("seed")
         first = seeds.setdefault((identity, seed), entry.place)
         if first != entry.place:
             raise ValueError(f"{first} and {entry.place} hold the same run, which would count twice: name one of them")
@@ -227,7 +227,7 @@ def _radius(settings: Settings) -> Any:
 
 _ESTIMATORS = {
     "SingleSpec": "one network",
-    "Members": "ensemble",
+    "EnsembleSpec": "ensemble",
     "MCDropoutSpec": "dropout draws",
     "DeepKernelSpec": "deep kernel",
 }
@@ -237,7 +237,7 @@ def _said(path: str, settings: Settings, ends: Mapping[str, str]) -> str:
     value, last = settings[path], path.rpartition(".")[2]
     if path == "validation.attack":
         return f"chosen by {'clean' if value is None else 'robust'} accuracy"
-    if path == "members":
+    if path == "estimator":
         return _ESTIMATORS.get(str(value), str(value))
     if path.startswith("method.criterion."):
         return f"weight {abs(value):g}"
@@ -250,8 +250,8 @@ def _said(path: str, settings: Settings, ends: Mapping[str, str]) -> str:
         return label if value else f"not {label}"
     if isinstance(value, int | float):
         return f"{label} {value:g}"
-    if any(other.startswith(f"{path}.") for other in settings) or path in {"network", "place", "members"}:
-        return str(value).removesuffix("Shape")
+    if any(other.startswith(f"{path}.") for other in settings) or path in {"network", "place", "estimator"}:
+        return str(value).removesuffix("Spec")
     return f"{label} {ends[value] if last == 'path' else value}"
 
 

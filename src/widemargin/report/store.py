@@ -1,4 +1,4 @@
-"""Stored results: one folder for each key, written whole or not at all."""
+"""Results of studies: a folder for each, named by the key of the parts that decide it, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from widemargin.files import Damaged, read_json, read_tensors, unwritten, write_json, write_tensors, write_whole
+from widemargin.files import Damaged, read_json, read_tensors, unwritten, write_json, write_tensors
+from widemargin.runs.keys import folder_of, key_of
+from widemargin.runs.run_yaml import write_description
+from widemargin.runs.serialize import to_dict
 
 Arrays = Mapping[str, NDArray[Any]]
+Parts = tuple[object, ...]
+"""All that decides a result, for instance a judge and a run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,18 +32,20 @@ class Stored:
 
 @dataclass(frozen=True)
 class Store:
-    """run.yaml says what was done, numbers.json and arrays.safetensors what came out, weights.safetensors what was
-    trained.  Reading any of them runs no code."""
+    """run.yaml says what decides a result, numbers.json and arrays.safetensors what came out, weights.safetensors what
+    was trained.  Reading any of them runs no code."""
 
     root: Path
 
-    def __contains__(self, key: str) -> bool:
-        return (self.root / key / "numbers.json").is_file()
+    def folder(self, parts: Parts) -> Path:
+        return folder_of(self.root, *parts)
 
-    def save(
-        self, key: str, description: Mapping[str, Any], numbers: Mapping[str, Any], arrays: Arrays, weights: Arrays
-    ) -> None:
+    def __contains__(self, parts: Parts) -> bool:
+        return (self.folder(parts) / "numbers.json").is_file()
+
+    def save(self, parts: Parts, numbers: Mapping[str, Any], arrays: Arrays, weights: Arrays) -> None:
         """All files appear at once: a crash leaves a folder behind that is never read, and removed the next time."""
+        key = key_of(*parts)
         partial = self.root / f".partial-{key}-{os.getpid()}"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -50,27 +56,31 @@ class Store:
         except OSError as problem:
             raise unwritten(self.root, problem) from None
         try:
-            write_whole(partial / "run.yaml", yaml.safe_dump(dict(description), sort_keys=False, width=1000).encode())
+            write_description(partial / "run.yaml", {"key": key, "result": [to_dict(part) for part in parts]})
             write_json(partial / "numbers.json", numbers, allow_nan=True)
             for name, content in (("arrays", arrays), ("weights", weights)):
                 tensors = {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in content.items()}
                 write_tensors(partial / f"{name}.safetensors", tensors, {"key": key})
             os.rename(partial, self.root / key)
         except OSError as problem:
-            # A key names all that decides its numbers: the first to come has stored the same.
-            if key not in self:
+            # A key names all that decides its numbers: another process has stored the same.
+            if parts not in self:
                 raise unwritten(self.root / key, problem) from None
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
-    def load(self, key: str) -> Stored:
-        folder = self.root / key
-        if key not in self:
+    def load(self, parts: Parts) -> Stored:
+        folder = self.folder(parts)
+        if parts not in self:
             raise ValueError(f"nothing is stored in {folder}: run the study first")
-        try:
-            return Stored(read_json(folder / "numbers.json"), _arrays(folder / "arrays.safetensors"))
-        except (OSError, ValueError, SafetensorError) as error:
-            raise Damaged(f"{folder} is damaged ({error}): delete it and run the study again") from None
+        return read_stored(folder)
+
+
+def read_stored(folder: Path) -> Stored:
+    try:
+        return Stored(read_json(folder / "numbers.json"), _arrays(folder / "arrays.safetensors"))
+    except (OSError, ValueError, SafetensorError) as error:
+        raise Damaged(f"{folder} is damaged ({error}): delete it and run the study again") from None
 
 
 def _at_work(partial: Path) -> bool:

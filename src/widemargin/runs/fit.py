@@ -1,10 +1,10 @@
-"""Training in one call of Python."""
+"""Training in one line of Python: `fit`."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ import torch
 from torch import nn
 
 from widemargin.data.coerce import as_examples, placed, whole
-from widemargin.data.dataset import Dataset, Splits, digest
+from widemargin.data.dataset import Splits, digest
 from widemargin.method import Method, check_method
+from widemargin.runs import version_1
 from widemargin.runs.folder import RunFolder
+from widemargin.runs.keys import key_of
 from widemargin.runs.prepare import PreparedRun, channels_last, data_note, prepare, splits_of, usable
-from widemargin.runs.run import NetworkSpec, Trial, Validation, key_of
+from widemargin.runs.run import NetworkSpec, Run, Validation, build_network
 from widemargin.runs.runner import Observer, Outcome, run_training
-from widemargin.runs.serialize import plain
+from widemargin.runs.serialize import to_dict
 from widemargin.training.plan import Plan
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.network import Network, check_is_module
@@ -38,7 +40,7 @@ def fit(
     seed: int = 0,
     out: Path | str | None = None,
     validation: Validation = _CLEAN,
-    watchers: Sequence[Observer] = (),
+    observers: Sequence[Observer] = (),
     device: torch.device | str | None = None,
 ) -> Outcome:
     """Train to the end of the plan, and keep the weights that are best on the validation part, if there is one.
@@ -53,13 +55,13 @@ def fit(
     """
     folder = None if out is None else RunFolder(Path(out))
     check_method(method)
-    task = _task(network, data, method, plan, seed, validation, device)
-    if task.left_out:
-        warnings.warn(task.left_out, stacklevel=2)
-    return run_training(task, folder, watchers)
+    prepared = _prepared(network, data, method, plan, seed, validation, device)
+    if prepared.left_out:
+        warnings.warn(prepared.left_out, stacklevel=2)
+    return run_training(prepared, folder, observers)
 
 
-def _task(
+def _prepared(
     network: nn.Module | NetworkSpec,
     data: Data,
     method: Method,
@@ -70,10 +72,10 @@ def _task(
 ) -> PreparedRun:
     described_data = hasattr(data, "draw")
     if not isinstance(network, nn.Module) and described_data:
-        return prepare(Trial(data, network, method, plan, seed, validation=validation), device=device or "cpu")
+        return prepare(Run(data, network, method, plan, seed, validation=validation), device=device or "cpu")
     if isinstance(network, type):
         check_is_module(network)
-    built = network if isinstance(network, nn.Module) else Trial(_Given(), network, method, plan, seed).build()
+    built = network if isinstance(network, nn.Module) else build_network(network, seed)
     model = built if isinstance(built, Network) else Single(at_input(channels_last(built)))
     if device is not None:
         model.to(device)
@@ -86,18 +88,19 @@ def _task(
     note = data_note(drawn)
     described = {
         "network": {"own": type(built).__name__, "digest": digest(*model.state_dict().values())},
-        "method": plain(method),
-        "plan": plain(plan),
+        "method": to_dict(method),
+        "plan": to_dict(plan),
         "seed": seed,
-        "validation": plain(validation),
+        "validation": to_dict(validation),
     }
-    # Functions of the user's own have an address in their repr, which is another one in every process.
-    identity = re.sub(r" at 0x[0-9a-f]+", "", repr((described, note)))
-    key = key_of(identity)
+    key = key_of(_identity(described, note))
+    older = version_1.key_of_text(repr((_identity(version_1.earlier(described), note),)))
     description = {"key": key, "fitted": described, "data": note}
-    return PreparedRun(model, train, validated, test, method, plan, seed, validation, key, description, left_out)
+    return PreparedRun(
+        model, train, validated, test, method, plan, seed, validation, key, description, (older,), left_out
+    )
 
 
-class _Given:
-    def draw(self) -> Dataset:
-        raise AssertionError("data that is given is not drawn")
+def _identity(described: Mapping[str, Any], note: Mapping[str, Any]) -> str:
+    # Functions of the user's own have an address in their repr, which is another one in every process.
+    return re.sub(r" at 0x[0-9a-f]+", "", repr((described, note)))

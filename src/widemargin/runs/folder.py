@@ -1,4 +1,4 @@
-"""Where does a run live?  In a folder of its own: what it is, what happened, and what it takes to go on."""
+"""The folder of a run: what it is, what happened, and what it takes to go on."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from filelock import FileLock, Timeout
 
 from widemargin.files import (
@@ -25,7 +24,10 @@ from widemargin.files import (
     write_json,
     write_whole,
 )
-from widemargin.runs.serialize import read_description, written
+from widemargin.runs.keys import folder_of
+from widemargin.runs.prepare import PreparedRun
+from widemargin.runs.run import Run
+from widemargin.runs.run_yaml import parsed, read_description, write_description
 
 Line = dict[str, Any]
 """One record: an update's loss, or a validation's figures."""
@@ -65,9 +67,21 @@ class RunFolder:
     def figures(self) -> Path:
         return self.path / "figures.json"
 
+    @classmethod
+    def of(cls, run: Run, root: Path) -> RunFolder:
+        """Where this run is, or will be, below a folder of runs; one that an earlier version began keeps its name."""
+        return cls(folder_of(root, run))
+
+    def continued(self, prepared: PreparedRun) -> PreparedRun:
+        """The same under the key that is in the files here, if an earlier version began it."""
+        key = (self.begun() or {}).get("key")
+        if key not in prepared.older_keys:
+            return prepared
+        return replace(prepared, key=key, description={**prepared.description, "key": key})
+
     @contextmanager
     def claimed(self, description: Mapping[str, Any]) -> Iterator[None]:
-        """For one process alone, and for this run alone; whoever is killed loses the claim."""
+        """For one process alone, and for this run alone; a process that is killed loses the claim."""
         self._check_free(description)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -81,8 +95,7 @@ class RunFolder:
             begun = self._check_free(description)
             if not self.description.exists():
                 # What the checkpoint knows is what there was.
-                text = written(begun if begun is not None and "run" in begun else description)
-                write_whole(self.description, sealed_text(text).encode())
+                write_description(self.description, begun if begun is not None and "run" in begun else description)
             yield
 
     def _check_free(self, description: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -112,7 +125,7 @@ class RunFolder:
             except Damaged as problem:
                 raise Damaged(f"{self.description} is missing, and {problem}: {_ANEW_WITH_TRAIN}") from None
             text = dict(note.get("more", {})).get("description")
-            return {"key": note.get("key")} if text is None else dict(yaml.safe_load(text))
+            return {"key": note.get("key")} if text is None else parsed(str(text), self.checkpoint)
         if self.path.exists() and any(not inside.name.startswith(".") for inside in _inside(self.path)):
             raise ValueError(f"{self.path} must be empty or hold this run, got other files: choose another folder")
         return None

@@ -97,7 +97,7 @@ class Sweep:
     study: optuna.Study
     ranges: Mapping[str, Range]
     count: int
-    task: Callable[[Mapping[str, float]], PreparedRun]
+    prepare: Callable[[Mapping[str, float]], PreparedRun]
     """The run of a setting, validated by an attack that is the same for all."""
     out: Path
     told: Told
@@ -135,7 +135,7 @@ class Sweep:
             if not folder.read_figures():
                 # A trial is done without them, and then it has an empty file.
                 folder.figures.unlink(missing_ok=True)
-            return run_training(self.task(trial.parameters), folder).figures
+            return run_training(self.prepare(trial.parameters), folder).figures
 
     def _number_of(self, *states: TrialState) -> int:
         return len(self.study.get_trials(deepcopy=False, states=states))
@@ -149,12 +149,12 @@ class Sweep:
         trial.set_user_attr("number", number)
         values = {name: within.rounded(_suggested(trial, name, within)) for name, within in self.ranges.items()}
         trial.set_user_attr("parameters", values)
-        task, folder = replace(self.task(values), test=None), self.folder(number)
+        prepared, folder = replace(self.prepare(values), test=None), self.folder(number)
         reporting = _Reporting(trial)
         for line in folder.lines():
             reporting.note(line)
         try:
-            run_training(task, folder, [*self.told.begin(number, values), reporting])
+            run_training(prepared, folder, [*self.told.begin(number, values), reporting])
         except Diverged as problem:
             trial.set_user_attr("diverged", str(problem))
             raise optuna.TrialPruned from None

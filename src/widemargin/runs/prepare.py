@@ -1,4 +1,4 @@
-"""What does it take to begin?  A description becomes a network and examples."""
+"""A run made ready: its description becomes a network and examples."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from widemargin.data.dataset import IN_MEMORY, Dataset, Examples, Splits
 from widemargin.method import Method
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
-from widemargin.runs.run import Trial, Validation
-from widemargin.runs.serialize import plain
+from widemargin.runs.run import Run, Validation
+from widemargin.runs.serialize import to_dict
 from widemargin.training.plan import Plan
 from widemargin.uncertainty.network import Network
 
@@ -35,6 +35,8 @@ class PreparedRun:
     key: str
     description: Mapping[str, Any]
     """What run.yaml will say."""
+    older_keys: tuple[str, ...] = ()
+    """Of the same run in folders that an earlier version began."""
     left_out: str = ""
     """A sentence on rows that are not trained on, if there are such."""
 
@@ -49,27 +51,28 @@ class PreparedRun:
 
 
 def prepare(
-    trial: Trial, drawn: Dataset | Splits | None = None, device: torch.device | str = "cpu", title: str = ""
+    run: Run, drawn: Dataset | Splits | None = None, device: torch.device | str = "cpu", title: str = ""
 ) -> PreparedRun:
     """Read the data, if it is not given, and make the network as it is before training."""
-    data = trial.data.draw() if drawn is None else drawn
+    data = run.data.draw() if drawn is None else drawn
     train, validation, test = splits_of(data, device)
-    train, left_out = usable(train, trial.method, trial.plan)
+    train, left_out = usable(train, run.method, run.plan)
     # A batch that is too large is refused before there is a folder.
-    trial.plan.updates(len(train))
-    network = trial.members.network(lambda member: channels_last(trial.build(member)), trial.place, train).to(device)
-    description = {"title": title, "key": trial.key, "run": plain(trial), "data": data_note(data)}
+    run.plan.updates(len(train))
+    network = run.estimator.network(lambda member: channels_last(run.build(member)), run.place, train).to(device)
+    description = {"title": title, "key": run.key, "run": to_dict(run), "data": data_note(data)}
     return PreparedRun(
         network,
         train,
         validation,
         test,
-        trial.method,
-        trial.plan,
-        trial.seed,
-        trial.validation,
-        trial.key,
+        run.method,
+        run.plan,
+        run.seed,
+        run.validation,
+        run.key,
         description,
+        run.older_keys,
         left_out,
     )
 

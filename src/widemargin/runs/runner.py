@@ -1,4 +1,4 @@
-"""How does a run get done, whatever interrupts it?"""
+"""Training a prepared run to its end or a stop, in a folder from which it goes on after any interruption."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import robust_accuracy
 from widemargin.runs.folder import Line, Records, RunFolder, best_again
 from widemargin.runs.prepare import PreparedRun
-from widemargin.runs.serialize import written
+from widemargin.runs.run_yaml import written
 from widemargin.runs.stop import AtEnd, Stop, Stopped
 from widemargin.training.averaging import averaged_network
 from widemargin.training.checkpoint import load_training, load_weights, save_training, save_weights
@@ -25,7 +25,7 @@ from widemargin.uncertainty.network import Network
 
 
 class Observer(Protocol):
-    """Somebody who looks on and changes nothing."""
+    """Is told what happens, and changes nothing."""
 
     def begin(self, done: int, updates: int) -> None: ...
     def updated(self, record: Record) -> None: ...
@@ -63,9 +63,9 @@ class Outcome:
 
 
 def run_training(
-    task: PreparedRun,
+    prepared: PreparedRun,
     folder: RunFolder | None = None,
-    watchers: Sequence[Observer] = (),
+    observers: Sequence[Observer] = (),
     pace: Pace = _CALM,
     processes: Processes = ALONE,
     until: Stop = _AT_END,
@@ -75,35 +75,41 @@ def run_training(
 
     Of several processes the first measures and writes; the others only train.
     """
+    prepared = prepared if folder is None else folder.continued(prepared)
     if processes.rank > 0:
-        return _follow(task, folder, processes, until)
-    with nullcontext() if folder is None else folder.claimed(task.description), _Course.entered(task, folder) as course:
+        return _follow(prepared, folder, processes, until)
+    claim = nullcontext() if folder is None else folder.claimed(prepared.description)
+    with claim, _Course.entered(prepared, folder) as course:
         # Nothing may be written before all have read.
         processes.wait()
-        course.go(watchers, pace, processes, until)
+        course.go(observers, pace, processes, until)
         return course.finish() if course.at_end else course.pause()
 
 
-def _follow(task: PreparedRun, folder: RunFolder | None, processes: Processes, until: Stop) -> Outcome:
-    training = Training.begin(task.network, task.plan)
+def _follow(prepared: PreparedRun, folder: RunFolder | None, processes: Processes, until: Stop) -> Outcome:
+    training = Training.begin(prepared.network, prepared.plan)
     if folder is not None and folder.checkpoint.exists():
-        load_training(folder.checkpoint, training, task.key)
+        load_training(folder.checkpoint, training, prepared.key)
     processes.wait()
-    for _ in _updates(task, training, processes, until):
+    for _ in _updates(prepared, training, processes, until):
         pass
-    network = averaged_network(training, task.train, task.plan)
-    return Outcome(network, network, [], {}, training.update, training.update == task.updates)
+    network = averaged_network(training, prepared.train, prepared.plan)
+    return Outcome(network, network, [], {}, training.update, training.update == prepared.updates)
 
 
-def _updates(task: PreparedRun, training: Training, processes: Processes, until: Stop) -> Iterator[tuple[Record, bool]]:
+def _updates(
+    prepared: PreparedRun, training: Training, processes: Processes, until: Stop
+) -> Iterator[tuple[Record, bool]]:
     """With each, whether it is the last before a stop, on which all processes agree."""
 
     def stops() -> bool:
-        return processes.any(until.reached(training.update, training.update / task.updates_per_epoch))
+        return processes.any(until.reached(training.update, training.update / prepared.updates_per_epoch))
 
     if stops():
         return
-    for record in continue_training(training, task.train, task.method, task.plan, (task.seed,), processes):
+    for record in continue_training(
+        training, prepared.train, prepared.method, prepared.plan, (prepared.seed,), processes
+    ):
         stop = stops()
         yield record, stop
         if stop:
@@ -112,7 +118,7 @@ def _updates(task: PreparedRun, training: Training, processes: Processes, until:
 
 @dataclass(eq=False)
 class _Course:
-    task: PreparedRun
+    prepared: PreparedRun
     folder: RunFolder | None
     training: Training
     records: Records
@@ -123,13 +129,15 @@ class _Course:
 
     @classmethod
     @contextmanager
-    def entered(cls, task: PreparedRun, folder: RunFolder | None) -> Iterator[_Course]:
-        training, more = Training.begin(task.network, task.plan), None
+    def entered(cls, prepared: PreparedRun, folder: RunFolder | None) -> Iterator[_Course]:
+        training, more = Training.begin(prepared.network, prepared.plan), None
         if folder is not None and folder.checkpoint.exists():
-            more = _loaded(folder, training, task.key)
+            more = _loaded(folder, training, prepared.key)
         records = Records(None if folder is None else folder.records, more)
         best = None if more is None else more["best"]
-        course = cls(task, folder, training, records, best, copy.deepcopy(task.network), saved_update=training.update)
+        course = cls(
+            prepared, folder, training, records, best, copy.deepcopy(prepared.network), saved_update=training.update
+        )
         course._load_best()
         try:
             yield course
@@ -138,20 +146,20 @@ class _Course:
 
     @property
     def at_end(self) -> bool:
-        return self.training.update == self.task.updates
+        return self.training.update == self.prepared.updates
 
-    def go(self, watchers: Sequence[Observer], pace: Pace, processes: Processes, until: Stop) -> None:
-        task, training = self.task, self.training
-        for watch in watchers:
-            watch.begin(training.update, task.updates)
+    def go(self, observers: Sequence[Observer], pace: Pace, processes: Processes, until: Stop) -> None:
+        prepared, training = self.prepared, self.training
+        for observer in observers:
+            observer.begin(training.update, prepared.updates)
         try:
-            for record, stop in _updates(task, training, processes, until):
+            for record, stop in _updates(prepared, training, processes, until):
                 self.records.append({"update": record.update, "loss": record.loss})
-                epochs, inside = divmod(record.update, task.updates_per_epoch)
-                if self.at_end or (inside == 0 and epochs % task.validated.every == 0):
-                    self._validate(record.update / task.updates_per_epoch, watchers)
-                for watch in watchers:
-                    watch.updated(record)
+                epochs, inside = divmod(record.update, prepared.updates_per_epoch)
+                if self.at_end or (inside == 0 and epochs % prepared.validated.every == 0):
+                    self._validate(record.update / prepared.updates_per_epoch, observers)
+                for observer in observers:
+                    observer.updated(record)
                 waited = time.monotonic() - self.saved_at
                 if stop or self.at_end or waited > (pace.shortest if inside == 0 else pace.longest):
                     self._save()
@@ -162,17 +170,17 @@ class _Course:
             kept = "" if self.folder is None else f"; the checkpoint of update {self.saved_update} is kept"
             raise Diverged(f"{problem}{kept}") from None
         finally:
-            for watch in watchers:
-                watch.end()
+            for observer in observers:
+                observer.end()
 
     def pause(self) -> Outcome:
-        network = averaged_network(self.training, self.task.train, self.task.plan)
+        network = averaged_network(self.training, self.prepared.train, self.prepared.plan)
         best = self.best_network if self.best is not None else network
         return Outcome(network, best, self.records.lines, {}, self.training.update, finished=False)
 
     def finish(self) -> Outcome:
-        task = self.task
-        network = averaged_network(self.training, task.train, task.plan)
+        prepared = self.prepared
+        network = averaged_network(self.training, prepared.train, prepared.plan)
         best = self.best_network if self.best is not None else network
         figures = None
         if self.folder is not None:
@@ -192,7 +200,7 @@ class _Course:
             read_tensors(folder.last)
         except Damaged:
             line = next((line for line in reversed(self.records.lines) if "loss" not in line), None)
-            save_weights(folder.last, network, {"key": self.task.key, **(line or {"update": self.training.update})})
+            save_weights(folder.last, network, {"key": self.prepared.key, **(line or {"update": self.training.update})})
 
     def _load_best(self) -> None:
         """Weights that are lost can be had again only if they are those of the checkpoint."""
@@ -203,21 +211,21 @@ class _Course:
         except Damaged as problem:
             if self.best["update"] != self.training.update:
                 raise Damaged(f"{problem}: {best_again(self.folder)}") from None
-            network = averaged_network(self.training, self.task.train, self.task.plan)
+            network = averaged_network(self.training, self.prepared.train, self.prepared.plan)
             self.best_network.load_state_dict(network.state_dict())
-            save_weights(self.folder.best, network, {"key": self.task.key, **self.best})
+            save_weights(self.folder.best, network, {"key": self.prepared.key, **self.best})
 
     def _tested(self, network: Network) -> dict[str, Any]:
-        return {} if self.task.test is None else self._measured(network, self.task.test)
+        return {} if self.prepared.test is None else self._measured(network, self.prepared.test)
 
-    def _validate(self, epoch: float, watchers: Sequence[Observer]) -> None:
-        if self.task.validation is None:
+    def _validate(self, epoch: float, observers: Sequence[Observer]) -> None:
+        if self.prepared.validation is None:
             return
-        network = averaged_network(self.training, self.task.train, self.task.plan)
-        figures = self._measured(network, self.task.validation)
+        network = averaged_network(self.training, self.prepared.train, self.prepared.plan)
+        figures = self._measured(network, self.prepared.validation)
         line = {"update": self.training.update, "epoch": int(epoch) if epoch.is_integer() else epoch, **figures}
         self.records.append(line)
-        note = {"key": self.task.key, **line}
+        note = {"key": self.prepared.key, **line}
         if self.best is None or _merit(line) > _merit(self.best):
             self.best = line
             self.best_network.load_state_dict(network.state_dict())
@@ -225,19 +233,21 @@ class _Course:
                 save_weights(self.folder.best, network, note)
         if self.folder is not None:
             save_weights(self.folder.last, network, note)
-        for watch in watchers:
-            watch.validated(line)
+        for observer in observers:
+            observer.validated(line)
 
     def _measured(self, network: Network, examples: Examples) -> dict[str, Any]:
-        attack, figures = self.task.validated.attack, {"clean": accuracy(network, examples)}
+        attack, figures = self.prepared.validated.attack, {"clean": accuracy(network, examples)}
         if attack is not None:
             figures["robust"] = robust_accuracy(network, examples, attack)
-        return figures | {name: robust_accuracy(network, examples, also) for name, also in self.task.validated.watched}
+        return figures | {
+            name: robust_accuracy(network, examples, also) for name, also in self.prepared.validated.watched
+        }
 
     def _save(self) -> None:
         if self.folder is not None:
-            more = {"best": self.best, **self.records.secured(), "description": written(self.task.description)}
-            save_training(self.folder.checkpoint, self.training, self.task.key, more)
+            more = {"best": self.best, **self.records.secured(), "description": written(self.prepared.description)}
+            save_training(self.folder.checkpoint, self.training, self.prepared.key, more)
         self.saved_at, self.saved_update = time.monotonic(), self.training.update
 
 
@@ -252,6 +262,6 @@ def _loaded(folder: RunFolder, training: Training, key: str) -> Note:
 
 
 def _merit(line: Line) -> tuple[float, float]:
-    """Robust accuracy decides; among equals the clean one, and then who came first."""
+    """Robust accuracy decides; among equals the clean one, and then the earlier."""
     clean = float(line["clean"])
     return float(line.get("robust", clean)), clean

@@ -21,24 +21,24 @@ _ROUNDS = 3
 
 
 @contextmanager
-def with_threads(task: PreparedRun, folder: RunFolder) -> Iterator[PreparedRun]:
-    """The task with its number of threads in its description, and torch set to it for as long as this lasts."""
+def with_threads(prepared: PreparedRun, folder: RunFolder) -> Iterator[PreparedRun]:
+    """The run with its number of threads in its description, and torch set to it for as long as this lasts."""
     before = torch.get_num_threads()
-    count = _written(folder) or _set_by_user() or fastest(task)
+    count = _written(folder) or _set_by_user() or fastest(prepared)
     torch.set_num_threads(count)
     try:
-        yield replace(task, description={**task.description, THREADS: count})
+        yield replace(prepared, description={**prepared.description, THREADS: count})
     finally:
         torch.set_num_threads(before)
 
 
-def fastest(task: PreparedRun) -> int:
+def fastest(prepared: PreparedRun) -> int:
     """One or all, whichever takes less time for a batch on this computer as busy as it is now; ties go to one."""
     most = torch.get_num_threads()
-    if most == 1 or next(task.network.parameters()).device.type != "cpu":
+    if most == 1 or next(prepared.network.parameters()).device.type != "cpu":
         return most
-    network = copy.deepcopy(task.network).eval()
-    inputs, _ = task.train[torch.arange(min(task.plan.batch or len(task.train), len(task.train)))]
+    network = copy.deepcopy(prepared.network).eval()
+    inputs, _ = prepared.train[torch.arange(min(prepared.plan.batch or len(prepared.train), len(prepared.train)))]
 
     def seconds(count: int) -> float:
         torch.set_num_threads(count)

@@ -11,9 +11,11 @@ from pathlib import Path
 from torch import Generator, nn
 from torch.nn.parameter import is_lazy
 
+from widemargin.parts import part
 from widemargin.rng import Rng
 
 
+@part
 @dataclass(frozen=True)
 class UserNetwork:
     """What `name()` of a Python file returns.  The file is run, so name only one that you trust.
@@ -37,7 +39,7 @@ class UserNetwork:
         """Modules draw their first weights from torch's global generator: they are lent one that follows the seed."""
         if _digest(Path(self.path)) != self.digest:
             raise ValueError(f"{self.path} must be as it was when the run began, but it has changed: begin a new run")
-        make = self._found()
+        make = self._factory()
         try:
             with Rng((rng,)).as_global():
                 network = make()
@@ -57,7 +59,7 @@ class UserNetwork:
             )
         return network
 
-    def _found(self) -> Callable[[], object]:
+    def _factory(self) -> Callable[[], object]:
         specification = importlib.util.spec_from_file_location(f"widemargin_own_{self.digest}", self.path)
         assert specification is not None
         assert specification.loader is not None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from widemargin.data.batches import updates_per_epoch
+from widemargin.parts import choice, part
 from widemargin.rng import Rng
 from widemargin.uncertainty.network import Network
 
@@ -21,6 +22,7 @@ class Length(Protocol):
     def updates(self, per_epoch: int) -> int: ...
 
 
+@part
 @dataclass(frozen=True)
 class Updates:
     count: int
@@ -32,6 +34,7 @@ class Updates:
         return self.count
 
 
+@part
 @dataclass(frozen=True)
 class Epochs:
     """Passes over all examples."""
@@ -51,12 +54,14 @@ class Schedule(Protocol):
         ...
 
 
+@choice("schedule")
 @dataclass(frozen=True)
 class Constant:
     def __call__(self, done: float) -> float:
         return 1.0
 
 
+@choice("schedule")
 @dataclass(frozen=True)
 class Cosine:
     """From 1 to 0 along half a cosine."""
@@ -65,6 +70,7 @@ class Cosine:
         return (1 + math.cos(math.pi * done)) / 2
 
 
+@choice("schedule")
 @dataclass(frozen=True)
 class Triangle:
     """Linearly from 0 to 1 at the fraction `peak` of all updates, and back to 0."""
@@ -79,6 +85,7 @@ class Triangle:
         return done / self.peak if done < self.peak else (1 - done) / (1 - self.peak)
 
 
+@choice("schedule")
 @dataclass(frozen=True)
 class Multistep:
     """Times `factor` at each of these fractions of all updates."""
@@ -100,6 +107,7 @@ class Descent(Protocol):
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> Optimizer: ...
 
 
+@part
 @dataclass(frozen=True)
 class Adam:
     lr: float
@@ -112,6 +120,7 @@ class Adam:
         return torch.optim.Adam(parameters, lr=self.lr, fused=True)
 
 
+@part
 @dataclass(frozen=True)
 class SGD:
     """With Nesterov momentum and weight decay, as published."""
@@ -134,10 +143,22 @@ def set_lr(optimizer: Optimizer, descent: Descent, done: float) -> None:
         group["lr"] = descent.lr * descent.schedule(done)
 
 
+def jointly(descent: Descent, members: int) -> Descent:
+    """The descent under which members that are trained jointly move as each would alone.
+
+    Their loss is a mean, so each has 1 / M of its gradient.  Adam's step does not depend on that; SGD needs M times the
+    rate, and 1 / M of the weight decay that the rate multiplies.
+    """
+    if not isinstance(descent, SGD):
+        return descent
+    return replace(descent, lr=descent.lr * members, weight_decay=descent.weight_decay / members)
+
+
 class Augment(Protocol):
     def __call__(self, inputs: Tensor, rng: Rng, /) -> Tensor: ...
 
 
+@part
 @dataclass(frozen=True)
 class NoAugment:
     def __call__(self, inputs: Tensor, rng: Rng) -> Tensor:
@@ -158,6 +179,7 @@ class Average(Protocol):
         ...
 
 
+@part
 @dataclass(frozen=True)
 class NoAverage:
     """No average."""
@@ -171,6 +193,7 @@ class NoAverage:
         return False
 
 
+@choice("average")
 @dataclass(frozen=True)
 class EMA:
     """Exponential: after every update, `decay` of the old average and the rest of the new weights.
@@ -192,6 +215,7 @@ class EMA:
         return True
 
 
+@choice("average")
 @dataclass(frozen=True)
 class SWA:
     """Stochastic weight averaging: the mean of the weights after every update from the fraction `start` on.
@@ -213,7 +237,8 @@ class SWA:
         return done >= self.start
 
 
-@dataclass(frozen=True, repr=False)
+@part
+@dataclass(frozen=True)
 class Plan:
     length: Length
     descent: Descent
@@ -225,24 +250,8 @@ class Plan:
     mixed: bool = False
     """Every other update is on clean points and their plain cross-entropy."""
 
-    def __repr__(self) -> str:
-        return repr_with(self, "length", "descent", "batch", "augment")
-
     def updates(self, rows: int) -> int:
         return self.length.updates(updates_per_epoch(rows, self.batch))
-
-
-def repr_with(part: Any, *always: str) -> str:
-    """A dataclass's repr in which all other fields appear only if they are not their defaults.
-
-    A key hashes a repr: fields that were added later must leave the keys of stored runs as they are.
-    """
-    shown = [
-        f"{field.name}={getattr(part, field.name)!r}"
-        for field in fields(part)
-        if field.name in always or field.default is MISSING or getattr(part, field.name) != field.default
-    ]
-    return f"{type(part).__name__}({', '.join(shown)})"
 
 
 def _check_count(name: str, count: int) -> None:

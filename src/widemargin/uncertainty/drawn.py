@@ -10,6 +10,7 @@ from typing import Protocol
 
 from torch import nn
 
+from widemargin.parts import part
 from widemargin.rng import Rng
 from widemargin.uncertainty.network import Network
 
@@ -22,6 +23,7 @@ class Renewal(Protocol):
         ...
 
 
+@part
 @dataclass(frozen=True)
 class PerSearch:
     """All steps of a search use the same members."""
@@ -30,6 +32,7 @@ class PerSearch:
         return 0
 
 
+@part
 @dataclass(frozen=True)
 class PerStep:
     """Every step draws new members: a stochastic gradient of their expectation."""

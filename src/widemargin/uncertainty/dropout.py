@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from widemargin.parts import part
 from widemargin.rng import Rng
 from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.uncertainty.cuts import Cut, is_chain
@@ -25,12 +26,14 @@ class Over(Protocol):
     def picked(self, layers: Sequence[_DropoutNd]) -> Sequence[_DropoutNd]: ...
 
 
+@part
 @dataclass(frozen=True)
 class EveryDropout:
     def picked(self, layers: Sequence[_DropoutNd]) -> Sequence[_DropoutNd]:
         return layers
 
 
+@part
 @dataclass(frozen=True)
 class LastDropout:
     """Last-layer dropout (Ovadia et al. 2019): everything before it is computed once for all members."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from widemargin.report.document import Report
 from widemargin.report.store import Store
-from widemargin.runs.run import Trial
+from widemargin.runs.run import Run
 from widemargin.training.plan import Updates
 from widemargin.workers import Job, Workers
 from widemargin_studies.estimators import report as cross
@@ -27,7 +27,7 @@ from widemargin_studies.estimators.cells import (
     setting_of,
     trials,
 )
-from widemargin_studies.estimators.evaluate import key, work
+from widemargin_studies.estimators.evaluate import parts, work
 
 
 @dataclass(frozen=True)
@@ -42,21 +42,21 @@ class EstimatorStudy:
         cross = [(kind, measure) for kind in self.kinds for measure in self.kinds[kind].climbs]
         return [row for row in cross if same_as(*row, data) is None]
 
-    def trials(self, data: Data, row: Row) -> list[Trial]:
+    def trials(self, data: Data, row: Row) -> list[Run]:
         return trials(self.kinds[row[0]], row[1], data, self.settings[data])
 
     def run(self, store: Store, workers: Workers) -> None:
         jobs = [
             Job(f"{data_title(data)}, {', '.join(row)}, seed {trial.seed}", _updates(trial), work, (trial, row, store))
             for data, row, trial in self._all()
-            if key(trial, row) not in store
+            if parts(trial, row) not in store
         ]
         workers.do(jobs, "Estimators")
 
     def missing(self, store: Store) -> int:
-        return sum(key(trial, row) not in store for _, row, trial in self._all())
+        return sum(parts(trial, row) not in store for _, row, trial in self._all())
 
-    def _all(self) -> list[tuple[Data, Row, Trial]]:
+    def _all(self) -> list[tuple[Data, Row, Run]]:
         found = [
             (data, row, trial) for data in self.settings for row in self.rows(data) for trial in self.trials(data, row)
         ]
@@ -72,7 +72,8 @@ class EstimatorStudy:
         trained = {row: row for row in rows if row[0] == SINGLE}
         trained |= {fitted(row): row for row in trained} | {row: row for row in rows}
         return {
-            row: [store.load(key(trial, row)) for trial in self.trials(data, behind)] for row, behind in trained.items()
+            row: [store.load(parts(trial, row)) for trial in self.trials(data, behind)]
+            for row, behind in trained.items()
         }
 
 
@@ -87,6 +88,6 @@ STUDY = EstimatorStudy(
 )
 
 
-def _updates(trial: Trial) -> int:
+def _updates(trial: Run) -> int:
     assert isinstance(trial.plan.length, Updates)
     return trial.plan.length.count

@@ -13,9 +13,10 @@ from widemargin.networks.named import LeNetSpec
 from widemargin.perturb.balls import OPEN, Ball, Linf
 from widemargin.perturb.objectives import CLIMBED
 from widemargin.recipes import udp
-from widemargin.runs.run import DeepKernelSpec, EnsembleSpec, Estimator, MCDropoutSpec, SingleSpec, Trial
+from widemargin.runs.run import Run
 from widemargin.training.plan import Adam, Cosine, Plan, Updates
 from widemargin.uncertainty.dropout import LastDropout
+from widemargin.uncertainty.estimators import DeepKernelSpec, EnsembleSpec, Estimator, MCDropoutSpec, SingleSpec
 from widemargin_studies import fig3, plane
 
 CORRIDOR, SLABS, DIGITS = fig3.CORRIDOR, fig3.SLABS, ImageSet("digits")
@@ -94,7 +95,7 @@ def same_as(kind: str, measure: str, data: Data) -> str | None:
     return "as entropy" if measure in (VARIATION, GAP) and not isinstance(data, ImageSet) else None
 
 
-def trials(kind: Kind, measure: str, data: Data, setting: Setting) -> list[Trial]:
+def trials(kind: Kind, measure: str, data: Data, setting: Setting) -> list[Run]:
     """One for each seed."""
     network = (
         LeNetSpec(side=8, dropout=kind.dropout)
@@ -102,4 +103,4 @@ def trials(kind: Kind, measure: str, data: Data, setting: Setting) -> list[Trial
         else MLPSpec(plane.NETWORK.widths, kind.dropout)
     )
     method = udp(setting.ball, setting.alpha, setting.steps, CLIMBED[measure])
-    return [Trial(data, network, method, setting.plan, seed, members=kind.members) for seed in setting.seeds]
+    return [Run(data, network, method, setting.plan, seed, estimator=kind.members) for seed in setting.seeds]

@@ -23,9 +23,9 @@ from widemargin.measure.calibration import (
 from widemargin.measure.margin import margins
 from widemargin.measure.robustness import pgd_attack, robust
 from widemargin.perturb.balls import Linf
-from widemargin.report.store import Arrays, Store
+from widemargin.report.store import Arrays, Parts, Store
 from widemargin.runs.prepare import PreparedRun, prepare
-from widemargin.runs.run import Trial, key_of
+from widemargin.runs.run import Run
 from widemargin.training.loop import train
 from widemargin.training.plan import Updates
 from widemargin.uncertainty.cuts import Cut
@@ -42,13 +42,13 @@ RESOLUTION = 151
 ATTACK = pgd_attack(Linf(0.1), 0.0125, 20)
 
 
-def key(trial: Trial, row: Row) -> str:
+def parts(trial: Run, row: Row) -> Parts:
     laid_on = (LAPLACE, MEMBERS) if row[0] == LAPLACE else ()
     judged = (ATTACK,) if isinstance(trial.data, ImageSet) else ()
-    return key_of("estimators", trial, *laid_on, *judged)
+    return ("estimators", trial, *laid_on, *judged)
 
 
-def work(trial: Trial, row: Row, store: Store, tick: Tick) -> None:
+def work(trial: Run, row: Row, store: Store, tick: Tick) -> None:
     task = prepare(trial)
     seconds = _trained(task, tick)
     if row[0] == SINGLE:
@@ -71,7 +71,7 @@ def _trained(task: PreparedRun, tick: Tick) -> float:
     return time.process_time() - start
 
 
-def _judge(network: Network, task: PreparedRun, seconds: float, trial: Trial, row: Row, store: Store) -> None:
+def _judge(network: Network, task: PreparedRun, seconds: float, trial: Run, row: Row, store: Store) -> None:
     if task.test is None:
         # Point sets have no test split.
         assert isinstance(task.train, Dataset)
@@ -79,7 +79,7 @@ def _judge(network: Network, task: PreparedRun, seconds: float, trial: Trial, ro
     else:
         assert isinstance(task.test, Dataset)
         numbers, arrays = judged_on_images(network, task.test)
-    store.save(key(trial, row), {"trial": repr(trial), "row": list(row)}, {**numbers, "seconds": seconds}, arrays, {})
+    store.save(parts(trial, row), {**numbers, "seconds": seconds}, arrays, {})
 
 
 def judged_in_the_plane(network: Network, cloud: Dataset, drawn: bool) -> tuple[dict[str, Any], Arrays]:

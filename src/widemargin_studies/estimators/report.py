@@ -17,7 +17,7 @@ from widemargin.report.figures import draw_regions, draw_reliability, label_grid
 from widemargin.report.store import Stored
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import exactly
-from widemargin.runs.run import DeepKernelSpec
+from widemargin.uncertainty.estimators import DeepKernelSpec
 from widemargin_studies import fig3, plane
 from widemargin_studies.estimators.cells import (
     CORRIDOR,

@@ -15,7 +15,9 @@ from widemargin.cli.verbs.numbers import Number
 # What is left out has a default that the text explains, often one that depends on the data.
 _NUMBER, _INT = arg(metavar="NUMBER", help_behavior_hint=""), arg(metavar="INT", help_behavior_hint="")
 _TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hint="")
-_SCHEDULE = arg(metavar="constant|triangle|multistep|cosine", help_behavior_hint="")
+# What may be named is decided by the parts there are, which are not imported to print a help text.
+_SCHEDULE = arg(metavar="constant|cosine|triangle|multistep", help_behavior_hint="")
+_NORM = arg(metavar="linf|l2|l1")
 Real = TypeVar("Real")
 Integer = TypeVar("Integer")
 
@@ -47,7 +49,7 @@ class RunWords(Generic[Real, Integer]):
     measure: Annotated[str | None, _TEXT] = None
     """Which uncertainty udp and its kin climb: entropy, mutual-information (needs several members), expected-entropy,
     variation-ratio or gap.  [entropy]"""
-    norm: Literal["linf", "l2", "l1"] = "linf"
+    norm: Annotated[str, _NORM] = "linf"
     """Of the ball."""
     latent: Annotated[bool, _FLAG] = False
     """Perturb the latent space instead of the input: behind the last convolution, before an mlp's last layer."""
@@ -61,7 +63,7 @@ class RunWords(Generic[Real, Integer]):
     """By default as published for the data: adam, for CIFAR and SVHN sgd (Nesterov .9, weight decay 5e-4)."""
     lr: Annotated[Real | None, _NUMBER] = None
     """Peak learning rate.  [adam .001, sgd .15]"""
-    schedule: Annotated[Literal["constant", "triangle", "multistep", "cosine"] | None, _SCHEDULE] = None
+    schedule: Annotated[str | None, _SCHEDULE] = None
     """Of the learning rate.  [adam constant, sgd triangle]"""
     augment: Annotated[bool, _FLAG] = False
     """Shift images by up to 4 pixels and mirror every second one."""
