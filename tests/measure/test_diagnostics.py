@@ -15,6 +15,7 @@ from widemargin.measure.diagnostics import strength
 from widemargin.measure.diagnostics import suite as every
 from widemargin.networks.mlp import MLP
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.pgd import PGD
 from widemargin.rng import Rng
 from widemargin.uncertainty.network import Network
 
@@ -236,7 +237,7 @@ def test_black_box() -> None:
 
 def test_transfer() -> None:
     masked = planted(before=stairs)
-    white = d.broken_by(masked, FLAT, d.PGD(Linf(0.2), 10))
+    white = d.broken_by(masked, FLAT, PGD(Linf(0.2), 10))
     finding = d.transfer(masked, FLAT, Linf(0.2), [single(linear()), single(mlp())], white)
     assert finding.verdict == "wrong"
     assert finding.numbers["surrogate 1"] > 0.2
@@ -246,7 +247,7 @@ def test_transfer() -> None:
 
 def test_random_noise() -> None:
     masked, ball = planted(before=stairs), Linf(0.25)
-    white = d.broken_by(masked, FLAT, d.PGD(ball, 10))
+    white = d.broken_by(masked, FLAT, PGD(ball, 10))
     finding = d.random_noise(masked, FLAT, ball, white)
     assert finding.verdict == "wrong"
     assert finding.numbers["share_noise_only"] > 0.01 > finding.numbers["share_few_steps"]

@@ -13,7 +13,6 @@ from widemargin.measure.eot import Draws, judged
 from widemargin.networks.mlp import MLP
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import Attack, Perturbed
-from widemargin.perturb.balls import UNIT
 from widemargin.perturb.fmn import FMN
 from widemargin.rng import AnyRng, Rng, RowRng
 from widemargin.shapes import Labels, Points
@@ -56,7 +55,7 @@ def test_without_draws_nothing_changes() -> None:
     found = judged(network, POINTS)
     assert (found.network, found.climbed, found.draws, found.problem) == (network, network, None, "")
     attack = APGD(Linf(0.1))
-    assert found.within([attack]) == (attack,) == found.shortest([attack], UNIT)
+    assert found.within([attack], attack.ball) == (attack,) == found.shortest([attack], attack.ball)
 
 
 @pytest.mark.parametrize(("own", "draws"), [(5, Draws(8, 64)), (20, Draws(20, 160))])

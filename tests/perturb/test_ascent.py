@@ -167,9 +167,9 @@ def test_random_start_is_where_the_gradient_is_taken() -> None:
         (lambda: ProjectToBoundary(0.0), r"ProjectToBoundary.longest must be in \(0, inf\), got 0.0"),
         (lambda: Gaussian(-1e-3), r"Gaussian.scale must be in \(0, inf\), got -0.001"),
         (lambda: Misclassified(-1), r"Misclassified.patience must be at least 0, got -1"),
-        (lambda: RandomFraction(0.5, 0.5), r"Part needs 0 <= least < most <= 1, got 0.5 and 0.5"),
-        (lambda: RandomFraction(-0.1, 0.5), r"Part needs 0 <= least < most <= 1, got -0.1 and 0.5"),
-        (lambda: RandomFraction(0.5, 1.1), r"Part needs 0 <= least < most <= 1, got 0.5 and 1.1"),
+        (lambda: RandomFraction(0.5, 0.5), r"RandomFraction needs 0 <= least < most <= 1, got 0.5 and 0.5"),
+        (lambda: RandomFraction(-0.1, 0.5), r"RandomFraction needs 0 <= least < most <= 1, got -0.1 and 0.5"),
+        (lambda: RandomFraction(0.5, 1.1), r"RandomFraction needs 0 <= least < most <= 1, got 0.5 and 1.1"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

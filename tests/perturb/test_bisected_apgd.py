@@ -35,7 +35,7 @@ def test_it_finds_only_what_is_nearer_than_what_is_known(norm: Norm) -> None:
     known = Nearest(ball, inputs)
     known.see(FMN(norm, UNIT, 15)(network, inputs, labels, rng).points, torch.arange(40) % 4 > 0)
     before = known.distance.clone()
-    places = BisectedAPGD(norm).nearer_than(known, network, labels, rng).points
+    places = BisectedAPGD(norm).nearer_than(known, network, labels, rng)
     found = (places != inputs).flatten(1).any(1)
     assert bool((network(places[found]).argmax(1) != labels[found]).all())
     assert bool((ball.norm(places - inputs)[found] < before[found]).all())

@@ -1,4 +1,4 @@
-"""Which points of an audit come next, and which are done?  Pieces of its chunks, each in a file of its own."""
+"""Chunks of an audit: which points come next, and what is saved of those that are done, a file for each chunk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much time is there for an audit, and how much has it taken?"""
+"""The clock of an audit: its budget, and the time it has taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can an audit's numbers be believed?  What its diagnoses found, and what other attacks had missed."""
+"""Findings of an audit: what its diagnoses say, and what attacks without gradients or by transfer break besides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What if a part of an audit fails?  It is left out and named: networks of others raise what they like."""
+"""Parts of an audit that may fail: they are left out and named, since a user's network may raise anything."""
 
 from __future__ import annotations
 

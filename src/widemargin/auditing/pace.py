@@ -1,4 +1,4 @@
-"""How far is an audit with the points under way, and how long may they take?  Counted in the network's answers."""
+"""Progress and cost of an audit, counted in the network's forward and backward passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How robust is a classifier, honestly?  Chunk by chunk of points, each saved when it is done."""
+"""Runs an audit, chunk by chunk of points, each saved when it is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who else audits the same network?  Processes that share nothing but the folder, and wait for one another."""
+"""Processes that audit one network together: they share nothing but the folder, and wait for one another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom is an audit about?"""
+"""The network and the examples under audit."""
 
 from __future__ import annotations
 

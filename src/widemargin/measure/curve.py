@@ -1,4 +1,4 @@
-"""How does robust accuracy fall with the radius?  All radii at the price of a few."""
+"""The robustness curve: robust accuracy at many radii, by bisection at the price of a few."""
 
 from __future__ import annotations
 

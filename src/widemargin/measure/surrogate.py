@@ -1,4 +1,4 @@
-"""Does what fools a stand-in fool the network, too?  A small ordinary network, fitted to the network's own answers."""
+"""Transfer from a surrogate: a small ordinary network, fitted to the answers of the one that is attacked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in a ball is a loss highest?  Projected gradient ascent that finds its own step size (AutoPGD)."""
+"""AutoPGD: projected gradient ascent in a ball that adapts its step size."""
 
 from __future__ import annotations
 
@@ -138,26 +138,26 @@ def _broken_in_turn(
 
     Of the climbs that break a point the first in turn counts, so that the place does not depend on who stands besides.
     """
-    found = inputs.clone()
+    points = inputs.clone()
     left = torch.arange(len(inputs), device=inputs.device)
     phases = _phases(climb)
     turn = 0
     while turn < len(starts) and len(left) > 0:
         # The likeliest target alone: whoever it breaks need not try the others.
         count = at_once(len(left), len(starts) - turn, rows_at_once) if turn > 0 else 1
-        own = starts[turn : turn + count]
-        delta = torch.cat([phases[0].ball.draw_surface(rng.at(left), inputs[left]) for _, rng in own])
-        targets, rows = torch.cat([of_start[left] for of_start, _ in own]), left.repeat(count)
+        together = starts[turn : turn + count]
+        delta = torch.cat([phases[0].ball.draw_surface(rng.at(left), inputs[left]) for _, rng in together])
+        targets, rows = torch.cat([of_start[left] for of_start, _ in together]), left.repeat(count)
         for phase in phases:
             radius = torch.full_like(rows, phase.ball.radius, dtype=inputs.dtype)
             delta, broken = climbed(phase, Start(delta, radius), inputs[rows], labels[rows], targets)
         delta, broken = delta.unflatten(0, (count, -1)), broken.unflatten(0, (count, -1))
         some = broken.any(0).nonzero()[:, 0]
         first = broken[:, some].to(torch.uint8).argmax(0)
-        found[left[some]] = inputs[left[some]] + delta[first, some]
+        points[left[some]] = inputs[left[some]] + delta[first, some]
         left = left[~broken.any(0)]
         turn += count
-    return found
+    return points
 
 
 def _phases(climb: Climb) -> list[Climb]:
@@ -167,8 +167,8 @@ def _phases(climb: Climb) -> list[Climb]:
     steps = [math.ceil(share * climb.steps) for share in _SHARES_OF_STEPS]
     steps.append(max(climb.steps - sum(steps), 1))
     return [
-        replace(climb, ball=replace(climb.ball, radius=factor * climb.ball.radius), steps=own, counts=factor == 1)
-        for factor, own in zip(_RADII, steps, strict=True)
+        replace(climb, ball=replace(climb.ball, radius=factor * climb.ball.radius), steps=count, counts=factor == 1)
+        for factor, count in zip(_RADII, steps, strict=True)
     ]
 
 
@@ -184,7 +184,7 @@ class Start:
 def climbed(climb: Climb, start: Start, inputs: Points, labels: Labels, targets: Labels) -> tuple[Encoded, Tensor]:
     """Where each point was found wrong, or else where its loss was highest; and whether it was found wrong."""
     now = _begun(climb.ball, start, inputs, labels, targets)
-    found, broken = now.delta.clone(), torch.zeros_like(labels, dtype=torch.bool)
+    places, broken = now.delta.clone(), torch.zeros_like(labels, dtype=torch.bool)
     checks = _checks(climb)
     for step in range(climb.steps + 1):
         if len(now.row) == 0:
@@ -197,7 +197,7 @@ def climbed(climb: Climb, start: Start, inputs: Points, labels: Labels, targets:
             settled = same & now.still & (now.loss >= now.best_loss)
             now.before, now.delta, now.still = now.delta, new, same
             if not climb.ball.sparse and bool(settled.any()):
-                found[now.row[settled]] = now.best[settled]
+                places[now.row[settled]] = now.best[settled]
                 now = among(now, ~settled)
         if len(now.row) == 0:
             break
@@ -209,13 +209,13 @@ def climbed(climb: Climb, start: Start, inputs: Points, labels: Labels, targets:
         if climb.counts:
             out = wrong(logits, now.labels)
             if bool(out.any()):
-                found[now.row[out]], broken[now.row[out]] = now.delta[out], True
+                places[now.row[out]], broken[now.row[out]] = now.delta[out], True
                 now = among(now, ~out)
         _remember_best(now)
         if step in checks:
             _adapt(climb.ball, now, checks[step])
-    found[now.row] = now.best
-    return found, broken
+    places[now.row] = now.best
+    return places, broken
 
 
 def _begun(ball: Ball, start: Start, inputs: Points, labels: Labels, targets: Labels) -> _State:
@@ -286,12 +286,12 @@ def _checks(climb: Climb) -> dict[int, int]:
         every = max(int(_SPARSE_CHECK * climb.steps), 1)
         return dict.fromkeys(range(every, climb.steps + 1, every), every)
     period, least, less = (max(int(share * climb.steps), 1) for share in (_FIRST_CHECK, _LEAST_CHECK, _CHECK_LESS))
-    found, step = {}, period
+    periods, step = {}, period
     while step <= climb.steps:
-        found[step] = period
+        periods[step] = period
         period = max(period - less, least)
         step += period
-    return found
+    return periods
 
 
 def _adapt(ball: Ball, now: _State, period: int) -> None:

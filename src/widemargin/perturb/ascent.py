@@ -1,4 +1,4 @@
-"""How is an objective climbed?  How many steps, how long, from where, until when, and how much of the way is kept."""
+"""How an objective is climbed: number and length of steps, start, early stop, and the fraction that is kept."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class Share(Protocol):
 @part
 @dataclass(frozen=True)
 class FullStep:
-    """Keep the whole way."""
+    """Keep all of it."""
 
     def __call__(self, delta: Encoded, rng: Rng) -> Encoded:
         return delta
@@ -213,14 +213,14 @@ class FullStep:
 @part
 @dataclass(frozen=True)
 class RandomFraction:
-    """Keep a share of the way, drawn uniformly for every sample: the theorem's (UDP-x) has RandomFraction(0, 1)."""
+    """Keep a fraction, drawn uniformly for every sample: the theorem's (UDP-x) has RandomFraction(0, 1)."""
 
     least: float
     most: float
 
     def __post_init__(self) -> None:
         if not 0 <= self.least < self.most <= 1:
-            raise ValueError(f"Part needs 0 <= least < most <= 1, got {self.least} and {self.most}")
+            raise ValueError(f"RandomFraction needs 0 <= least < most <= 1, got {self.least} and {self.most}")
 
     def __call__(self, delta: Encoded, rng: Rng) -> Encoded:
         share = self.least + (self.most - self.least) * rng.uniform(delta.flatten(1)[:, 0])

@@ -1,4 +1,4 @@
-"""How small can a ball become in which APGD still finds a wrong place?  A radius for every point, by bisection."""
+"""Bisected APGD: the smallest ball in which APGD still finds a misclassified point, a radius for each."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class BisectedAPGD:
     def nearer_than(self, known: Nearest, classify: Classifier, labels: Labels, rng: RowRng) -> Points:
         """Only places nearer than those known, which stay as they are; the points themselves where there is none."""
         ball, inputs = self.norm(0.0, self.box), known.inputs
-        found, rng = inputs.clone(), rng.of(self.name)
+        points, rng = inputs.clone(), rng.of(self.name)
         climb = Climb(classify, margin_loss, ball, self.steps)
         now, climbs = self._begun(known, classify, labels), 0
         while len(now.row) > 0:
@@ -73,17 +73,17 @@ class BisectedAPGD:
                 reached[hit] = line_search(classify, now.inputs[hit], now.labels[hit], reached[hit])
             distance = ball.norm(reached - now.inputs)
             closer = (distance > 0) & (distance < now.high)
-            found[now.row[closer]] = reached[closer]
+            points[now.row[closer]] = reached[closer]
             now = now.narrowed(reached, torch.where(closer, distance, torch.inf))
             climbs += 1
-        return found
+        return points
 
     def _begun(self, known: Nearest, classify: Classifier, labels: Labels) -> _Bracket:
         ball, inputs = self.norm(0.0, self.box), known.inputs
-        most, told = farthest(ball, inputs), known.distance < torch.inf
+        most, is_known = farthest(ball, inputs), known.distance < torch.inf
         _, lead, gradient = slope(classify, inputs, partial(height, margin_loss, labels=labels))
         radius = torch.where(
-            told, (1 - _FIRST_GAP) * known.distance, first_radius(lead, ball.dual_norm(gradient), most)
+            is_known, (1 - _FIRST_GAP) * known.distance, first_radius(lead, ball.dual_norm(gradient), most)
         )
         return _Bracket(
             row=torch.arange(len(inputs), device=inputs.device),
@@ -95,7 +95,7 @@ class BisectedAPGD:
             most=most,
             radius=radius,
             gap=torch.full_like(radius, _FIRST_GAP),
-            left=torch.where(told, self.trials, self.trials + _DOUBLINGS),
+            left=torch.where(is_known, self.trials, self.trials + _DOUBLINGS),
         )
 
 

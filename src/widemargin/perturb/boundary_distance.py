@@ -1,4 +1,4 @@
-"""How far is each sample from the boundary?  Found beside a search that stops short of it."""
+"""A search that stops short of the boundary, together with each sample's distance to it."""
 
 from __future__ import annotations
 

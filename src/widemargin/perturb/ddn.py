@@ -1,4 +1,4 @@
-"""The shortest way in l2 by walking on spheres that shrink inside the wrong class and grow outside it."""
+"""DDN: minimum-norm attack in l2, on spheres that shrink inside the wrong class and grow outside it."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ def check_steps(name: str, steps: int, gamma: float) -> None:
 
 
 def _log_odds(answers: Tensor, labels: Tensor) -> Tensor:
-    own = labels[:, None]
-    return answers.scatter(1, own, -torch.inf).logsumexp(1) - answers.gather(1, own)[:, 0]
+    column = labels[:, None]
+    return answers.scatter(1, column, -torch.inf).logsumexp(1) - answers.gather(1, column)[:, 0]

@@ -1,4 +1,4 @@
-"""How near is the boundary?  From one linearised boundary to the next, biased towards the point itself (FAB)."""
+"""FAB: from one linearised boundary to the next, biased towards the point itself."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ class _Nearest:
     def nothing(inputs: Points) -> _Nearest:
         return _Nearest(torch.zeros_like(inputs), torch.full((len(inputs),), torch.inf).to(inputs))
 
-    def take(self, row: Tensor, found: _Nearest, times: int, enough: float) -> None:
+    def take(self, row: Tensor, candidates: _Nearest, times: int, enough: float) -> None:
         """What is nearer of what these rows found, `times` in turn: the first that is near `enough`, else the nearest.
 
         The first and not the nearest, so that it does not matter how many were searched side by side.
         """
-        every, column = found.distance.view(times, -1), torch.arange(len(row), device=row.device)
+        every, column = candidates.distance.view(times, -1), torch.arange(len(row), device=row.device)
         turn = torch.where(every <= enough, -1.0, every).argmin(0)
-        distance, delta = every[turn, column], found.delta.unflatten(0, (times, -1))[turn, column]
+        distance, delta = every[turn, column], candidates.delta.unflatten(0, (times, -1))[turn, column]
         better = distance < self.distance[row]
         self.distance[row[better]], self.delta[row[better]] = distance[better], delta[better]
 
@@ -135,7 +135,7 @@ def _searched(
             begin = torch.zeros_like(inputs[rows])
             if restart > 0:
                 drawn = [rng.of(f"fab {of_turn} {restart}").at(row) for of_turn in turns]
-                begin = torch.cat([_elsewhere(attack.ball, own, inputs[row], before[row]) for own in drawn])
+                begin = torch.cat([_elsewhere(attack.ball, draws, inputs[row], before[row]) for draws in drawn])
             now = _State(
                 torch.arange(len(rows), device=rows.device),
                 inputs[rows],
@@ -143,8 +143,8 @@ def _searched(
                 targets[row, turns.start : turns.stop].T.flatten(),
                 begin,
             )
-            found = _walked(attack, classify, now, enough)
-            nearest.take(row, found, len(turns), enough)
+            candidates = _walked(attack, classify, now, enough)
+            nearest.take(row, candidates, len(turns), enough)
             turn = turns.stop
     return nearest
 

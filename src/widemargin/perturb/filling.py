@@ -1,4 +1,4 @@
-"""How long must all features grow, each until it has all it may, to make enough together?  Newton's method."""
+"""Water filling by Newton's method: how long features grow, each up to a limit, to make enough together."""
 
 import torch
 from jaxtyping import Float

@@ -1,4 +1,4 @@
-"""The shortest way in any norm by gradient steps in a ball whose radius follows the boundary."""
+"""FMN: minimum-norm attack in any norm, by gradient steps in a ball whose radius follows the boundary."""
 
 from __future__ import annotations
 
@@ -77,16 +77,16 @@ class FMN:
             row, rival = (part.repeat(self.starts) for part in (everyone.repeat(some.shape[1]), some.T.reshape(-1)))
             drawn = [_drawn(inputs, draws, start).repeat(some.shape[1], *_ones(inputs)) for start in range(self.starts)]
             begun = self._begun(model, inputs[row], labels[row], rival, draws.at(row), torch.cat(drawn))
-            found = self._descended(model, begun, self.starts)
-            for which in torch.arange(len(found.labels), device=row.device).split(len(inputs)):
-                seen.see(found.places[which], found.distance[which] < torch.inf)
+            ends = self._descended(model, begun, self.starts)
+            for which in torch.arange(len(ends.labels), device=row.device).split(len(inputs)):
+                seen.see(ends.places[which], ends.distance[which] < torch.inf)
         near = (seen.distance < torch.inf).nonzero()[:, 0]
         if self.starts > 1 and len(near) > 0:
-            start, own, places = inputs[near], labels[near], seen.places[near]
-            begun = _Descent.at(ball, start, own, own, draws.at(near), places - start)
-            found = self._descended(model, begun, share=_FIRST_AGAIN)
-            nearer = found.distance < seen.distance[near]
-            seen.places[near[nearer]] = found.places[nearer]
+            start, correct, places = inputs[near], labels[near], seen.places[near]
+            begun = _Descent.at(ball, start, correct, correct, draws.at(near), places - start)
+            ends = self._descended(model, begun, share=_FIRST_AGAIN)
+            nearer = ends.distance < seen.distance[near]
+            seen.places[near[nearer]] = ends.places[nearer]
         return perturbed(ball, inputs, seen.places)
 
     def _begun(
@@ -167,9 +167,9 @@ def _drawn(inputs: Points, rng: RowRng, start: int) -> Points:
     if start == 0:
         return torch.zeros_like(inputs)
     shape, of_start = inputs.shape[1:], rng.of("elsewhere")
-    way = of_start.normal(*shape, draw=start).to(inputs)
+    direction_off = of_start.normal(*shape, draw=start).to(inputs)
     few = of_start.uniform(*shape, draw=-start).to(inputs) < _FEATURES_OFF / inputs[0].numel()
-    return way * (few | ~per_row(few.flatten(1).any(1), few))
+    return direction_off * (few | ~per_row(few.flatten(1).any(1), few))
 
 
 def _ones(inputs: Points) -> tuple[int, ...]:
@@ -197,7 +197,7 @@ def nearest_classes(classify: Classifier, inputs: Points, labels: Labels, ball: 
         for rival in others.unbind(1):
             needed = behind.gather(1, rival[:, None])[:, 0]
             uphill = gradient(-needed, places, retain_graph=True)
-            way = ball.to_plane(uphill, needed.detach(), inputs)
-            reached = (uphill * way).flatten(1).sum(1) >= 0.999 * needed.detach()
-            distances.append(ball.norm(way).masked_fill(~reached, torch.inf))
+            step = ball.to_plane(uphill, needed.detach(), inputs)
+            reached = (uphill * step).flatten(1).sum(1) >= 0.999 * needed.detach()
+            distances.append(ball.norm(step).masked_fill(~reached, torch.inf))
     return others.gather(1, torch.stack(distances, 1).argsort(dim=1, stable=True))

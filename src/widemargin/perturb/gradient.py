@@ -12,16 +12,16 @@ from widemargin.shapes import Encoded, LogProbs, PerSample, Points
 
 def gradient(values: PerSample, points: Encoded, *, retain_graph: bool = False) -> Encoded:
     """Of values that were computed from the points, which require a gradient; no other gradients are left anywhere."""
-    (found,) = torch.autograd.grad(values.sum(), points, retain_graph=retain_graph)
-    return found
+    (uphill,) = torch.autograd.grad(values.sum(), points, retain_graph=retain_graph)
+    return uphill
 
 
 def gradient_or_zero(values: PerSample, points: Encoded) -> Encoded:
     """The same of values that may not depend on the points at all."""
     if not values.requires_grad:
         return torch.zeros_like(points)
-    (found,) = torch.autograd.grad(values.sum(), points, allow_unused=True)
-    return torch.zeros_like(points) if found is None else found
+    (uphill,) = torch.autograd.grad(values.sum(), points, allow_unused=True)
+    return torch.zeros_like(points) if uphill is None else uphill
 
 
 def slope(

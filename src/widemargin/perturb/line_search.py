@@ -1,4 +1,4 @@
-"""How near is a wrong place?  What all attacks that look for the shortest way share."""
+"""Line search: bring a misclassified point to the boundary; and what else minimum-norm attacks share."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def line_search(classify: Classifier, inputs: Points, labels: Labels, places: Po
     """
     with torch.no_grad():
         answers = classify(places)
-        found = wrong(answers, labels)
-        best = torch.where(per_row(found, inputs), places, inputs)
-        row = found.nonzero()[:, 0]
+        is_wrong = wrong(answers, labels)
+        best = torch.where(per_row(is_wrong, inputs), places, inputs)
+        row = is_wrong.nonzero()[:, 0]
         if len(row) == 0:
             return best
         high, low = (torch.full((len(row),), end, dtype=inputs.dtype, device=inputs.device) for end in (1.0, 0.0))
-        start, end, own = inputs[row], places[row], labels[row]
-        at_low, at_high = _lead(classify(start), own), _lead(answers[row], own)
-        now = _Bracket(row, start, end, own, low, high, at_low, at_high, row >= 0)
+        start, end, row_labels = inputs[row], places[row], labels[row]
+        at_low, at_high = _lead(classify(start), row_labels), _lead(answers[row], row_labels)
+        now = _Bracket(row, start, end, row_labels, low, high, at_low, at_high, row >= 0)
         for guess in count(1):
             if len((now := now.open()).row) == 0:
                 break
@@ -113,7 +113,7 @@ def firm(classify: Classifier, inputs: Points, labels: Labels, places: Points, b
     class must outweigh what those could change.  Most places need no push, or one of a millionth of the way; only of
     points that lie on the boundary but for rounding it is as much as a hundredth.
     """
-    found = places.clone()
+    pushed = places.clone()
     row = (places != inputs).flatten(1).any(1).nonzero()[:, 0]
     for share in _PUSHES:
         if len(row) == 0:
@@ -122,9 +122,9 @@ def firm(classify: Classifier, inputs: Points, labels: Labels, places: Points, b
         answers, lead, gradient = slope(classify, tried, partial(_lead, labels=labels[row]))
         rounding = _OF_INPUTS * _precision(answers) * (gradient * tried).flatten(1).abs().sum(1)
         done = wrong(answers, labels[row]) & ~(lead <= rounding)
-        found[row[done]] = tried[done]
+        pushed[row[done]] = tried[done]
         row = row[~done]
-    return found
+    return pushed
 
 
 class Nearest:

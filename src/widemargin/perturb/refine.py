@@ -1,4 +1,4 @@
-"""Where on the boundary is it nearest?  From any wrong place, along the boundary towards the point."""
+"""Refinement: from a misclassified point along the boundary to where it is nearest to the input."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def refine(
     for _ in range(rounds):
         if len(moving) == 0:
             break
-        start, own, here = inputs[moving], labels[moving], places[moving]
-        tried = _next_place(classify, start, own, here, ball, part[moving])
+        start, row_labels, here = inputs[moving], labels[moving], places[moving]
+        tried = _next_place(classify, start, row_labels, here, ball, part[moving])
         far = ball.norm(tried - start)
         better = (far > 0) & (far < distance[moving])
         gained = better & (far < (1 - _GAIN) * distance[moving])
@@ -58,11 +58,11 @@ def _next_place(
         rival = classify(places).scatter(1, labels[:, None], -torch.inf).argmax(1)
     _, height, gradient = slope(classify, places, partial(towards, labels=labels, targets=rival))
     needed = (gradient * (places - inputs)).flatten(1).sum(1) - height
-    way = (places - inputs).lerp(ball.to_plane(gradient, _BEYOND * needed, inputs), per_row(part, inputs))
+    delta_to_plane = (places - inputs).lerp(ball.to_plane(gradient, _BEYOND * needed, inputs), per_row(part, inputs))
     # A boundary that bends away is only met farther out; beyond the distance already reached it would be no gain.
-    stretch = ball.norm(places - inputs) / ball.norm(way).clamp_min(_tiny(way))
-    far = way * per_row(stretch, way)
-    near, far = (inside(ball.box, inputs + ball.box.clamp(delta, inputs)) for delta in (way, far))
+    stretch = ball.norm(places - inputs) / ball.norm(delta_to_plane).clamp_min(_tiny(delta_to_plane))
+    far = delta_to_plane * per_row(stretch, delta_to_plane)
+    near, far = (inside(ball.box, inputs + ball.box.clamp(delta, inputs)) for delta in (delta_to_plane, far))
     with torch.no_grad():
         met = plainly_wrong(classify(near), labels)
     return line_search(classify, inputs, labels, torch.where(per_row(met, near), near, far))

@@ -1,4 +1,4 @@
-"""Is this robustness real?  Each diagnosis looks for one way in which attacks fail, and answers with evidence."""
+"""Diagnoses: each looks for one way in which attacks fail, and answers with evidence."""
 
 from widemargin.measure.diagnostics.attacks import broken_by
 from widemargin.measure.diagnostics.finding import Finding, failed_finding, sentence_of

@@ -1,4 +1,4 @@
-"""What does a diagnosis say?"""
+"""What a diagnosis says: a verdict, the evidence and advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do gradients lead anywhere?"""
+"""Diagnoses of gradients: vanishing, saturated or misleading ones."""
 
 from __future__ import annotations
 

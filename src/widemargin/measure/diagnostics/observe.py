@@ -1,4 +1,4 @@
-"""How is a network looked at, so that everything is as before afterwards?"""
+"""A context in which a network is observed: frozen, its buffers and torch's generator as before afterwards."""
 
 from __future__ import annotations
 

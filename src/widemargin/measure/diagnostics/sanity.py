@@ -1,4 +1,4 @@
-"""Is what was handed over what an attack expects?  Logits, the same when asked again, in eval mode, inside the box."""
+"""Sanity checks of the input to an audit: logits, deterministic, in eval mode, points inside the box."""
 
 from __future__ import annotations
 

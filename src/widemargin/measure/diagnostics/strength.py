@@ -1,4 +1,4 @@
-"""Were the attacks strong enough?  What others break, larger balls and more steps tell."""
+"""Diagnoses of the attacks' strength: other attacks, larger balls and more steps."""
 
 from __future__ import annotations
 
