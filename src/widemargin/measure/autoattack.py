@@ -11,7 +11,6 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from widemargin.data.dataset import Examples, row_numbers
-from widemargin.fast.pooling import quick_pooling
 from widemargin.measure.accuracy import BATCH_SIZE, fraction
 from widemargin.measure.eot import Draws, Finder, judged
 from widemargin.perturb.attack import Attack, Noise
@@ -122,9 +121,9 @@ def autoattack_batches(
 
 @contextmanager
 def frozen(network: nn.Module) -> Iterator[None]:
-    """In eval mode, without gradients of parameters and with a faster max-pooling; everything gets its own back."""
+    """In eval mode, without gradients of parameters; everything gets its own back."""
     flags = [(parameter, parameter.requires_grad) for parameter in network.parameters()]
-    with in_eval_mode(network), quick_pooling(network):
+    with in_eval_mode(network):
         for parameter, _ in flags:
             parameter.requires_grad_(False)
         try:

@@ -1,1 +1,1 @@
-"""Which function is trained?  Plain torch modules that know nothing of perturbations."""
+"""Plain torch modules that know nothing of perturbations: what a layer says is what it computes."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
 from torch import Tensor
 
+from widemargin.fast.windows import Features, FirstLayers, Window, first_layers
 from widemargin.perturb.apgd import check_counts
 from widemargin.perturb.attack import Classifier, Noise
 from widemargin.perturb.balls import L1, Ball, Linf
 from widemargin.perturb.losses import margin
-from widemargin.perturb.patches import FirstLayers, Window, cut_open
 from widemargin.perturb.rows import among, per_row, wrong
 from widemargin.shapes import Labels, Points
 
@@ -51,7 +51,8 @@ class Square:
     def __call__(self, classify: Classifier, inputs: Points, labels: Labels, noise: Noise) -> Points:
         found = inputs.clone()
         # Written into from inside, `found` stays an ordinary tensor.
-        with torch.inference_mode(), cut_open(classify, inputs) as first:
+        with torch.inference_mode():
+            first = first_layers(classify, inputs)
             _search(self, classify, first, inputs, labels, noise.of("square"), found)
         return found
 
@@ -71,7 +72,7 @@ class _State:
     mass: Tensor
     """l2 and l1: sum of |delta| ** power."""
     signs: Tensor
-    features: Tensor | None = None
+    features: Features | None = None
     """What the first layers make of `points`, if they are taken by themselves."""
 
 
@@ -116,10 +117,10 @@ def _search(
                 else _try_shift(ball, now, share, draw, signs)
             )
         changes = _written(first, now, tried)
-        out = _judged(classify, now, tried, changes, inputs.shape[1:])
+        out = _judged(classify if first is None else first.rest, now, tried, changes, inputs.shape[1:])
         if bool(out.any()):
             found[now.row[out]] = now.points[out].view(-1, *inputs.shape[1:])
-            now = among(now, ~out)
+            now = replace(among(now, ~out), features=now.features and tuple(each[~out] for each in now.features))
             if len(now.row) == 0:
                 return
 
@@ -129,10 +130,8 @@ def _written(first: FirstLayers | None, now: _State, tried: _Tried) -> list[tupl
     changes = [(window.of(now.points), before) for window, before in tried.before]
     if first is None or now.features is None:
         return changes
-    reached = [first.reach(window, now.points) for window, _ in tried.before]
-    changes += [(reach.of(now.features), reach.of(now.features).clone()) for reach in reached]
-    for reach in reached:
-        reach.of(now.features).copy_(first.patch(now.points, reach))
+    for window, _ in tried.before:
+        changes += first.rewrite(now.points, now.features, window)
     return changes
 
 
@@ -142,7 +141,7 @@ def _judged(
     """Keep what is better; which points are now wrong.  A query that changes nothing is not asked."""
     asked = tried.changed.nonzero()[:, 0]
     everyone = len(asked) == len(now.row)
-    given = now.points.view(-1, *shape) if now.features is None else now.features
+    given = now.points.view(-1, *shape) if now.features is None else now.features[-1]
     given, labels = (given, now.labels) if everyone else (given[asked], now.labels[asked])
     out, new = torch.zeros_like(tried.changed), now.margin.clone()
     if len(asked) > 0:
