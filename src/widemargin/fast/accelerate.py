@@ -8,10 +8,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from widemargin.fast.rewriting import rewritten
+from widemargin.fast.rewriting import Rewritten, rewritten
 from widemargin.fast.stacking import StackedEnsemble, is_stackable
 from widemargin.fast.tracing import traced
 from widemargin.networks.hooks import hooked_as
+from widemargin.uncertainty.as_logits import AsLogits
 from widemargin.uncertainty.cuts import is_chain
 from widemargin.uncertainty.dropout import MCDropout
 from widemargin.uncertainty.ensemble import Ensemble
@@ -60,10 +61,11 @@ def _quickened(module: nn.Module) -> nn.Module | None:
     if isinstance(module, MCDropout):
         # It looks for its dropout layers inside of the head, so the head's own chain must stay.
         return _with_children(module, lambda child: _in_chain(child) if child is module.head else _quickened(child))
-    if isinstance(module, Network | nn.ModuleList):
+    # `AsLogits` takes batches of no points at all, which a graph may not.
+    if isinstance(module, Network | nn.ModuleList | AsLogits):
         return _with_children(module, _quickened)
     graph = traced(module)
-    return graph if graph is not None and rewritten(graph) else None
+    return Rewritten(graph) if graph is not None and rewritten(graph) else None
 
 
 def _in_chain(module: nn.Module) -> nn.Module | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from widemargin.fast.blocks import PooledConvolution
@@ -25,9 +25,22 @@ def rewritten(graph: fx.GraphModule) -> bool:
     # All of them, not only up to the first that finds something.
     changes = [fold(graph) for fold in folds]
     _overwrite(graph)
+    _reshape(graph)
     graph.delete_all_unused_submodules()
     graph.recompile()
     return any(changes)
+
+
+class Rewritten(nn.Module):
+    """A graph called as it is: torch.fx's own call would print what a network raises."""
+
+    def __init__(self, graph: fx.GraphModule) -> None:
+        super().__init__()
+        self.graph = graph
+        self.training = False
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.graph.forward(inputs)  # type: ignore[no-any-return]
 
 
 def layer_of(graph: fx.GraphModule, node: Any) -> Any:
@@ -165,6 +178,17 @@ def _overwrite(graph: fx.GraphModule) -> None:
                 made = graph.graph.call_function(overwriting, node.args)
             node.replace_all_uses_with(made)
             graph.graph.erase_node(node)
+
+
+def _reshape(graph: fx.GraphModule) -> None:
+    """Instead of a view, which asks for an order in memory that faster layers do not keep."""
+    for node in graph.graph.nodes:
+        if node.op == "call_method" and node.target == "view" and all(_is_size(size) for size in node.args[1:]):
+            node.target = "reshape"
+
+
+def _is_size(value: Any) -> bool:
+    return not isinstance(value, torch.dtype)
 
 
 def _overwriting(graph: fx.GraphModule, node: fx.Node) -> Callable[..., Any] | None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,14 +21,17 @@ from torch import Tensor, fx, nn
 from widemargin.fast.blocks import HeldBlocks, PooledConvolution, fits
 from widemargin.fast.folding import Shift
 from widemargin.fast.pooling import Halving, halved
-from widemargin.fast.rewriting import is_a, is_relu, is_sum, layer_of
+from widemargin.fast.rewriting import Rewritten, is_a, is_relu, is_sum, layer_of
 from widemargin.shapes import Points
+from widemargin.uncertainty.as_logits import AsLogits
 from widemargin.uncertainty.single import Single
 
 # Layers are computed in windows as long as a small square reaches at most so much of what they return.
 _SMALL_SQUARE, _MOST_REACHED = 0.1, 0.8
 # So many numbers may be held at once.
 _MOST_HELD = 2**26
+
+_SCALINGS = (operator.sub, operator.mul, operator.truediv, torch.sub, torch.mul, torch.div)
 
 Features = tuple[Tensor, ...]
 """What the first layers made of the images, one tensor for each step; the last is what follows them is given."""
@@ -46,6 +51,8 @@ class Window:
         return Window(_overlap(self.rows, other.rows), _overlap(self.columns, other.columns))
 
     def around(self, other: Window) -> Window:
+        if self.area == 0 or other.area == 0:
+            return other if self.area == 0 else self
         return Window(_hull(self.rows, other.rows), _hull(self.columns, other.columns))
 
     @property
@@ -65,12 +72,14 @@ class Local:
     """Without padding."""
 
     def reach(self, window: Window, size: tuple[int, int]) -> Window:
-        """Which outputs, of so many, a window of the input has a part in."""
+        """Which outputs, of so many, a window of the input has a part in: none, if a stride passes over it."""
+        if window.area == 0:
+            return window
         rows, columns = (self._reached(side, of) for side, of in zip((window.rows, window.columns), size, strict=True))
         return Window(rows, columns)
 
     def _reached(self, side: slice, size: int) -> slice:
-        start = max((side.start + self.padding - self.kernel) // self.stride + 1, 0)
+        start = min(max((side.start + self.padding - self.kernel) // self.stride + 1, 0), size)
         return slice(start, max(start, min((side.stop - 1 + self.padding) // self.stride + 1, size)))
 
     def patch(self, values: Callable[[Window], Tensor], reach: Window, size: tuple[int, int]) -> Tensor:
@@ -114,20 +123,21 @@ class FirstLayers:
         values = _values(self.steps, images)
         return tuple(values[number] for number in self.held)
 
-    def rewrite(self, images: Points, features: Features, window: Window) -> list[tuple[Tensor, Tensor]]:
-        """Bring the features up to date with images that changed in a window: the places, and what was there before."""
-        reached = _reached(window, self.steps, self.sizes)
+    def rewrite(self, images: Points, features: Features, windows: Sequence[Window]) -> list[tuple[Tensor, Tensor]]:
+        """Bring the features up to date with images that changed in windows: the places, and what was there before."""
+        reached = [_reached(window, self.steps, self.sizes) for window in windows]
         values = dict(zip(self.held, features, strict=True)) | {0: images}
         changes = []
         for number, feature in zip(self.held, features, strict=True):
-            patch = self._patch(number, reached[number], values, make=True)
-            place = reached[number].of(feature)
-            changes.append((place, place.clone()))
-            place.copy_(patch)
+            parts = [reach[number] for reach in reached if reach[number].area > 0]
+            # Windows may overlap: what was there before is copied before any is written.
+            changes += [(part.of(feature), part.of(feature).clone()) for part in parts]
+            for part in parts:
+                part.of(feature).copy_(self._patch(number, part, values, anew=True))
         return changes
 
-    def _patch(self, number: int, window: Window, values: dict[int, Tensor], make: bool = False) -> Tensor:
-        if number in values and not make:
+    def _patch(self, number: int, window: Window, values: dict[int, Tensor], anew: bool = False) -> Tensor:
+        if number in values and not anew:
             return window.of(values[number])
         step = self.steps[number - 1]
         if isinstance(step, Pointwise):
@@ -139,15 +149,17 @@ def first_layers(classify: Callable[[Points], Tensor], images: Points) -> FirstL
     """Of a network that `accelerated` returned; None if it does not begin with layers that look at few pixels."""
     if not isinstance(classify, Single) or type(classify.encoder) is not nn.Identity or images.ndim != 4:
         return None
-    if not isinstance(classify.head, fx.GraphModule):
+    head = classify.head.network if isinstance(classify.head, AsLogits) else classify.head
+    if not isinstance(head, Rewritten):
         return None
-    steps, nodes = _read(classify.head, images)
+    graph = head.graph
+    steps, nodes = _read(graph, images)
     shapes = _shapes(steps, images)
-    depth = _depth(classify.head, steps, nodes, shapes, images)
+    depth = _depth(graph, steps, nodes, shapes, images)
     if depth == 0:
         return None
     steps, sizes = steps[:depth], [shape[1:] for shape in shapes[: depth + 1]]
-    return FirstLayers(tuple(steps), tuple(sizes), _held(steps), _rest(classify, nodes[depth]))
+    return FirstLayers(tuple(steps), tuple(sizes), _held(steps), _rest(classify, graph, nodes[depth]))
 
 
 def _read(graph: fx.GraphModule, images: Points) -> tuple[list[Step], list[fx.Node]]:
@@ -156,6 +168,8 @@ def _read(graph: fx.GraphModule, images: Points) -> tuple[list[Step], list[fx.No
     numbers: dict[fx.Node, int] = {placeholder: 0}
     steps: list[Step] = []
     for node in others:
+        if node.op == "get_attr":
+            continue
         step = _step(graph, node, numbers, images)
         if step is None:
             break
@@ -165,6 +179,8 @@ def _read(graph: fx.GraphModule, images: Points) -> tuple[list[Step], list[fx.No
 
 
 def _step(graph: fx.GraphModule, node: fx.Node, numbers: dict[fx.Node, int], images: Points) -> Step | None:
+    if node.target in _SCALINGS and not node.kwargs:
+        return _scaling(graph, node, numbers)
     if not node.args or not all(isinstance(value, fx.Node) and value in numbers for value in node.args):
         return None
     sources = tuple(numbers[value] for value in node.args if isinstance(value, fx.Node))
@@ -195,6 +211,25 @@ def _step(graph: fx.GraphModule, node: fx.Node, numbers: dict[fx.Node, int], ima
             lambda padded: _convolved(layer, padded),
         )
     return None
+
+
+def _scaling(graph: fx.GraphModule, node: fx.Node, numbers: dict[fx.Node, int]) -> Step | None:
+    """A difference, product or quotient with numbers that are the same at all places, as a normalisation of inputs."""
+    value, *others = node.args
+    constants = [_constant(graph, other) for other in others]
+    if not isinstance(value, fx.Node) or value not in numbers or len(others) != 1 or constants[0] is None:
+        return None
+    return Pointwise((numbers[value],), lambda values: node.target(values, constants[0]))  # type: ignore[operator]
+
+
+def _constant(graph: fx.GraphModule, value: Any) -> Tensor | float | None:
+    if isinstance(value, int | float):
+        return value
+    if not isinstance(value, fx.Node) or value.op != "get_attr":
+        return None
+    stored = reduce(getattr, str(value.target).split("."), graph)
+    fits_anywhere = isinstance(stored, Tensor) and (stored.ndim == 0 or tuple(stored.shape[-2:]) == (1, 1))
+    return stored if fits_anywhere else None  # type: ignore[return-value]
 
 
 def _is_pure(graph: fx.GraphModule, node: fx.Node) -> bool:
@@ -276,19 +311,18 @@ def _held(steps: Sequence[Step]) -> tuple[int, ...]:
     return tuple(sorted((around | twice | {len(steps)}) - {0}))
 
 
-def _rest(classify: Single, cut: fx.Node) -> Single:
+def _rest(classify: Single, whole: fx.GraphModule, cut: fx.Node) -> Single:
     """The same network, with its own hooks, from this node on."""
-    graph, head = fx.Graph(), classify.head
-    assert isinstance(head, fx.GraphModule)
+    graph = fx.Graph()
     copied = {cut: graph.placeholder("features")}
     behind = False
-    for node in head.graph.nodes:
+    for node in whole.graph.nodes:
         if behind or node.op == "get_attr":
             copied[node] = graph.node_copy(node, copied.__getitem__)
         behind = behind or node is cut
     rest = copy.copy(classify)
     rest._modules = dict(classify._modules)
-    rest.head = fx.GraphModule(head, graph)
+    rest.head = Rewritten(fx.GraphModule(whole, graph))
     return rest
 
 

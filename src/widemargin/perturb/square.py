@@ -130,9 +130,7 @@ def _written(first: FirstLayers | None, now: _State, tried: _Tried) -> list[tupl
     changes = [(window.of(now.points), before) for window, before in tried.before]
     if first is None or now.features is None:
         return changes
-    for window, _ in tried.before:
-        changes += first.rewrite(now.points, now.features, window)
-    return changes
+    return changes + first.rewrite(now.points, now.features, [window for window, _ in tried.before])
 
 
 def _judged(
