@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import overload
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,10 @@ _ROWS = 8
 _WORTH_TRACING = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d)
 
 
+@overload
+def accelerated(model: Network, example_inputs: Tensor) -> Network: ...
+@overload
+def accelerated(model: nn.Module, example_inputs: Tensor) -> nn.Module: ...
 def accelerated(model: nn.Module, example_inputs: Tensor) -> nn.Module:
     """A copy in eval mode without parameter gradients, or the model itself if nothing is gained or it cannot be read.
 

@@ -11,9 +11,10 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from widemargin.data.dataset import Examples, row_numbers
+from widemargin.fast import accelerated
 from widemargin.measure.accuracy import BATCH_SIZE, fraction
 from widemargin.measure.eot import Draws, Finder, judged
-from widemargin.perturb.attack import Attack, Noise
+from widemargin.perturb.attack import Attack, Classifier, Noise
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.suites import standard
 from widemargin.shapes import Labels, Points
@@ -109,6 +110,7 @@ def autoattack_batches(
     if judges.problem:
         raise ValueError(f"the network's answers are random, and nothing can be said of it, since {judges.problem}")
     rows_at_once = min(rows_at_once, judges.rows_at_once)
+    quick = accelerated(judges.network, examples[chosen[:rows_at_once]][0])
     for own in chosen.split(rows_at_once):
         inputs, labels = examples[own]
         ball.box.check(inputs)
@@ -116,7 +118,7 @@ def autoattack_batches(
             classes = _classes(judges.network, inputs)
             made = judges.within(standard(ball, classes, rows_at_once) if attacks is None else attacks)
             noise = Noise(seed, row_numbers(examples, own).to(inputs.device))
-            yield replace(_attacked(judges.network, made, inputs, labels, noise, own), draws=judges.draws)
+            yield replace(_attacked(judges.network, quick, made, inputs, labels, noise, own), draws=judges.draws)
 
 
 @contextmanager
@@ -139,8 +141,15 @@ def _classes(network: Network, inputs: Points) -> int:
 
 
 def _attacked(
-    network: Network, attacks: tuple[Finder, ...], inputs: Points, labels: Labels, noise: Noise, rows: Tensor
+    network: Network,
+    quick: Classifier,
+    attacks: tuple[Finder, ...],
+    inputs: Points,
+    labels: Labels,
+    noise: Noise,
+    rows: Tensor,
 ) -> Attacked:
+    """Attacks see the accelerated copy; the network itself decides what they broke."""
     points = inputs.clone()
     with torch.no_grad():
         broken_by = torch.where(is_correct(network(inputs), labels), ROBUST, CLEAN)
@@ -148,7 +157,7 @@ def _attacked(
         left = (broken_by == ROBUST).nonzero()[:, 0]
         if len(left) == 0:
             break
-        found = attack(network, inputs[left], labels[left], noise.at(left)).detach()
+        found = attack(quick, inputs[left], labels[left], noise.at(left)).detach()
         with torch.no_grad():
             broken = ~is_correct(network(found), labels[left])
         broken_by[left[broken]] = number

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from widemargin.data.dataset import Examples, row_numbers
+from widemargin.fast import accelerated
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
 from widemargin.measure.autoattack import frozen
 from widemargin.measure.distance import NO_ATTACK, check_alone, class_count
@@ -143,8 +144,9 @@ def robustness(
         check_certificates(state.distance, certified, numbers)
         if len(state.breaks) != len(examples) or int(state.breaks.max()) > len(balls):
             raise ValueError("the progress is that of other examples or balls: begin anew with progress=None")
+        quick = accelerated(network, examples[torch.arange(min(rows, len(examples)))][0])
         while bool(state.open.any()):
-            state = _step(network, examples, balls, made, seed, rows, state)
+            state = _step(network, quick, examples, balls, made, seed, rows, state)
             check_certificates(state.distance, certified, numbers)
             if tick is not None:
                 tick(state)
@@ -198,6 +200,7 @@ def _begun(
 
 def _step(
     classify: Classifier,
+    quick: Classifier,
     examples: Examples,
     balls: Sequence[Ball],
     attacks: Attacks,
@@ -213,7 +216,9 @@ def _step(
     # The longest queue first: batches stay full for as long as possible.
     tested = int(torch.bincount(waiting, minlength=len(balls))[: len(balls)].argmax())
     numbers = (waiting == tested).nonzero()[:rows, 0]
-    distance, made, by = _distances_within(classify, examples, balls[tested], attacks(balls[tested]), seed, numbers)
+    distance, made, by = _distances_within(
+        classify, quick, examples, balls[tested], attacks(balls[tested]), seed, numbers
+    )
     radii = torch.tensor([ball.radius for ball in balls], dtype=torch.float64)
     decided = torch.searchsorted(radii, distance * (1 - _ROUNDING))
     breaks = state.breaks[numbers].minimum(decided)
@@ -230,7 +235,13 @@ def _step(
 
 
 def _distances_within(
-    classify: Classifier, examples: Examples, ball: Ball, attacks: Sequence[Attack], seed: int, numbers: Tensor
+    classify: Classifier,
+    quick: Classifier,
+    examples: Examples,
+    ball: Ball,
+    attacks: Sequence[Attack],
+    seed: int,
+    numbers: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """To the wrong place that the first successful attack found, how many attacks it took, and who it was: [B] each."""
     if not attacks:
@@ -244,7 +255,7 @@ def _distances_within(
         left = standing.nonzero()[:, 0]
         if len(left) == 0:
             break
-        moved = attack(classify, inputs[left], labels[left], noise.at(left))
+        moved = attack(quick, inputs[left], labels[left], noise.at(left))
         made[left.cpu()] += 1
         with torch.no_grad():
             across = wrong(classify(moved), labels[left])
