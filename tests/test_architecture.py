@@ -10,9 +10,9 @@ import widemargin
 PACKAGE = Path(widemargin.__file__).parent
 ORDER = [
     {"shapes", "rng", "files", "parts"},
-    {"fast"},
     {"data", "networks"},
     {"uncertainty"},
+    {"fast"},
     {"perturb"},
     {"method"},
     {"recipes"},

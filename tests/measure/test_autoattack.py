@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from widemargin import L1, L2, OPEN, Box, Linf, Single, at_input
 from widemargin.data.dataset import Dataset, Subset
-from widemargin.fast.pooling import quick_pooling
 from widemargin.measure.autoattack import CLEAN, ROBUST, Attacked, autoattack, autoattack_batches
 from widemargin.networks.mlp import MLP
 from widemargin.perturb.apgd import APGD, TargetedAPGD
@@ -199,19 +198,6 @@ def test_errors_are_a_sentence() -> None:
     with pytest.raises(ValueError, match="at least one batch"):
         Attacked.joined([])
     assert int((autoattack(network, cloud, Linf(0.1), []).broken_by == CLEAN).sum()) == 2
-
-
-@pytest.mark.parametrize("side", [6, 7])
-def test_quick_pooling_answers_the_same(side: int) -> None:
-    network = nn.Sequential(nn.MaxPool2d(2), nn.MaxPool2d(3), nn.MaxPool2d(2, ceil_mode=True))
-    inputs = torch.rand(3, 2, side, side)
-    inputs[0, 0, 0, 0] = torch.nan
-    plain = network[0](inputs)
-    with quick_pooling(network):
-        assert torch.equal(network[0](inputs).nan_to_num(7), plain.nan_to_num(7))
-        assert torch.equal(network[0](inputs.requires_grad_()).nan_to_num(7), plain.nan_to_num(7))
-        assert ["forward" in vars(module) for module in network] == [True, False, False]
-    assert not any("forward" in vars(module) for module in network)
 
 
 @pytest.mark.parametrize(("norm", "radius"), [("Linf", 0.02), ("L2", 0.1)])

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from widemargin.data.dataset import Examples, row_numbers
+from widemargin.fast.accelerate import accelerated
 from widemargin.measure.accuracy import BATCH_SIZE, fraction
 from widemargin.measure.eot import Draws, judged
 from widemargin.perturb.attack import Attack
@@ -110,6 +111,7 @@ def autoattack_batches(
     if judges.problem:
         raise ValueError(f"the network's answers are random, and nothing can be said of it, since {judges.problem}")
     rows_at_once = min(rows_at_once, judges.rows_at_once)
+    quick = accelerated(judges.network, examples[chosen[:rows_at_once]][0])
     for own in chosen.split(rows_at_once):
         inputs, labels = examples[own]
         ball.box.check(inputs)
@@ -117,7 +119,7 @@ def autoattack_batches(
             classes = _classes(judges.network, inputs)
             made = judges.within(standard(ball, classes, rows_at_once) if attacks is None else attacks, ball)
             rng = RowRng(seed, row_numbers(examples, own).to(inputs.device))
-            yield replace(_attacked(judges.network, made, inputs, labels, rng, own), draws=judges.draws)
+            yield replace(_attacked(judges.network, quick, made, inputs, labels, rng, own), draws=judges.draws)
 
 
 def _classes(network: Network, inputs: Points) -> int:
@@ -126,8 +128,15 @@ def _classes(network: Network, inputs: Points) -> int:
 
 
 def _attacked(
-    network: Network, attacks: tuple[Attack, ...], inputs: Points, labels: Labels, rng: RowRng, rows: Tensor
+    network: Network,
+    quick: Network,
+    attacks: tuple[Attack, ...],
+    inputs: Points,
+    labels: Labels,
+    rng: RowRng,
+    rows: Tensor,
 ) -> Attacked:
+    """Attacks see the accelerated copy; the network itself decides what they broke."""
     points = inputs.clone()
     with torch.no_grad():
         broken_by = torch.where(is_correct(network(inputs), labels), ROBUST, CLEAN)
@@ -135,7 +144,7 @@ def _attacked(
         left = (broken_by == ROBUST).nonzero()[:, 0]
         if len(left) == 0:
             break
-        moved = attack(network, inputs[left], labels[left], rng.at(left)).points.detach()
+        moved = attack(quick, inputs[left], labels[left], rng.at(left)).points.detach()
         with torch.no_grad():
             broken = ~is_correct(network(moved), labels[left])
         broken_by[left[broken]] = number

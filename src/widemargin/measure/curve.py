@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from widemargin.data.dataset import Examples, row_numbers
+from widemargin.fast.accelerate import accelerated
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
 from widemargin.measure.distance import NO_ATTACK, check_alone, class_count
 from widemargin.measure.interval import Proportion, wilson
@@ -144,8 +145,9 @@ def robustness(
         check_certificates(state.distance, certified, numbers)
         if len(state.breaks) != len(examples) or int(state.breaks.max()) > len(balls):
             raise ValueError("the progress is that of other examples or balls: begin anew with progress=None")
+        quick = accelerated(network, examples[torch.arange(min(rows, len(examples)))][0])
         while bool(state.open.any()):
-            state = _step(network, examples, balls, made, seed, rows, state)
+            state = _step(network, quick, examples, balls, made, seed, rows, state)
             check_certificates(state.distance, certified, numbers)
             if tick is not None:
                 tick(state)
@@ -199,6 +201,7 @@ def _begun(
 
 def _step(
     model: Network,
+    quick: Network,
     examples: Examples,
     balls: Sequence[Ball],
     attacks: Attacks,
@@ -214,7 +217,7 @@ def _step(
     # The longest queue first: batches stay full for as long as possible.
     tested = int(torch.bincount(waiting, minlength=len(balls))[: len(balls)].argmax())
     numbers = (waiting == tested).nonzero()[:rows, 0]
-    distance, made, by = _distances_within(model, examples, balls[tested], attacks(balls[tested]), seed, numbers)
+    distance, made, by = _distances_within(model, quick, examples, balls[tested], attacks(balls[tested]), seed, numbers)
     radii = torch.tensor([ball.radius for ball in balls], dtype=torch.float64)
     decided = torch.searchsorted(radii, distance * (1 - _ROUNDING))
     breaks = state.breaks[numbers].minimum(decided)
@@ -231,7 +234,13 @@ def _step(
 
 
 def _distances_within(
-    model: Network, examples: Examples, ball: Ball, attacks: Sequence[Attack], seed: int, numbers: Tensor
+    model: Network,
+    quick: Network,
+    examples: Examples,
+    ball: Ball,
+    attacks: Sequence[Attack],
+    seed: int,
+    numbers: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """To the wrong place that the first successful attack found, how many attacks it took, and who it was: [B] each."""
     if not attacks:
@@ -245,7 +254,7 @@ def _distances_within(
         left = standing.nonzero()[:, 0]
         if len(left) == 0:
             break
-        moved = attack(model, inputs[left], labels[left], rng.at(left)).points
+        moved = attack(quick, inputs[left], labels[left], rng.at(left)).points
         made[left.cpu()] += 1
         with torch.no_grad():
             across = wrong(model(moved), labels[left])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from widemargin.data.dataset import Examples, row_numbers
+from widemargin.fast.accelerate import accelerated
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import UNIT, Box, Norm
@@ -115,10 +116,12 @@ def distances(
         made = _default(network, examples, norm, box, rows) if attacks is None else tuple(attacks)
         if not made:
             raise ValueError("distances need at least one attack, got none")
+        quick = accelerated(network, examples[torch.arange(min(rows, len(examples)))][0])
         found = []
         for numbers, inputs, labels in iter_batches(examples, rows):
             box.check(inputs)
-            found.append(_nearest(network, inputs, labels, row_numbers(examples, numbers), norm, box, made, seed))
+            at = row_numbers(examples, numbers)
+            found.append(_nearest(network, quick, inputs, labels, at, norm, box, made, seed))
             if tick is not None:
                 tick(int(numbers[-1]) + 1)
     distance, places, by = (torch.cat(parts) for parts in zip(*found, strict=True))
@@ -145,6 +148,7 @@ def class_count(network: Network, examples: Examples) -> int:
 
 def _nearest(
     model: Network,
+    quick: Network,
     inputs: Points,
     labels: Labels,
     numbers: Tensor,
@@ -153,6 +157,7 @@ def _nearest(
     attacks: Sequence[Attack],
     seed: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """Attacks see the accelerated copy; the network itself decides which places are wrong."""
     with torch.no_grad():
         right = is_correct(model(inputs), labels)
     by = torch.full_like(labels, NO_ATTACK)
@@ -164,12 +169,12 @@ def _nearest(
     seen, own, first = Nearest(norm(0.0, box), inputs[left]), labels[left], by[left]
     rng = RowRng(seed, numbers.to(inputs.device)[left])
     alone = [i for i, attack in enumerate(attacks) if not isinstance(attack, BisectedAPGD)]
-    reached = [attacks[i](model, seen.inputs, own, rng).points for i in alone]
+    reached = [attacks[i](quick, seen.inputs, own, rng).points for i in alone]
     first = _seen(model, seen, own, reached, alone, first)
     for i, attack in enumerate(attacks):
         if isinstance(attack, BisectedAPGD):
             # It need not begin from nothing.
-            first = _seen(model, seen, own, [attack.nearer_than(seen, model, own, rng)], [i], first)
+            first = _seen(model, seen, own, [attack.nearer_than(seen, quick, own, rng)], [i], first)
     distance[left], places[left], by[left] = seen.distance, seen.places, first
     return distance, places, by
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from widemargin.data.dataset import Examples
+from widemargin.fast.accelerate import accelerated
 from widemargin.measure.accuracy import BATCH_SIZE
 from widemargin.perturb.attack import Attack, Classifier, Perturbed, perturbed
 from widemargin.perturb.balls import Ball
@@ -140,7 +141,9 @@ def judged(network: Network, examples: Examples) -> EOT:
     draws = Draws(few, TIMES_VERIFIED * few)
     drawn = network if own else Randomised(network, few)
     made = EOT(
-        _for_measuring(redrawn(drawn, draws.verification, other=True)), _for_measuring(redrawn(drawn, few)), draws
+        _for_measuring(redrawn(drawn, draws.verification, other=True)),
+        accelerated(_for_measuring(redrawn(drawn, few)), inputs),
+        draws,
     )
     try:
         still = varies and _varies(made.climbed, inputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from widemargin.data.dataset import Examples, row_numbers
+from widemargin.fast.accelerate import accelerated
 from widemargin.measure.accuracy import BATCH_SIZE, Mask, fraction, iter_batches
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import Ball
@@ -63,6 +64,7 @@ def robust(
     whole = InputSpace(network)
     found = []
     with frozen(network):
+        quick = InputSpace(accelerated(network, examples[torch.arange(min(rows, len(examples)))][0]))
         for numbers, inputs, labels in iter_batches(examples, rows):
             with torch.no_grad():
                 standing = is_correct(whole(inputs), labels)
@@ -71,7 +73,7 @@ def robust(
                 if len(left) == 0:
                     break
                 rows_left = row_numbers(examples, numbers[left.cpu()]).to(inputs.device)
-                moved = attack(whole, inputs[left], labels[left], RowRng(seed, rows_left, str(restart)))
+                moved = attack(quick, inputs[left], labels[left], RowRng(seed, rows_left, str(restart)))
                 with torch.no_grad():
                     standing[left] = is_correct(whole(moved.points), labels[left])
             found.append(standing)

@@ -1,12 +1,10 @@
-"""Which small convolutional network is trained?  The LeNet of App. F, for square images, at any capacity."""
+"""The LeNet of App. F, for square images, at any capacity."""
 
 from collections import OrderedDict
-from typing import Any, final
+from typing import final
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from widemargin.fast.blocks import fits, pooled_convolution
 from widemargin.networks.resnet import check_dropout
 
 # The second convolution is not padded; below this side its 5 x 5 kernel and the pooling would leave nothing.
@@ -53,25 +51,7 @@ class LeNet(nn.Sequential):
             **drops[1],
             linear3=nn.Linear(84, classes),
         )
-        super().__init__(OrderedDict(encoder=_Convolutions(encoder), head=nn.Sequential(head)))
-
-
-@final
-class _Convolutions(nn.Sequential):
-    """Plain layers, computed faster where nobody looks between them: see `blocks`."""
-
-    answers_as_its_layers = True
-    """For whoever takes it apart: its own way of computing them changes nothing."""
-
-    def forward(self, images: Any) -> Any:
-        # A tracer, whose images are none, wants the layers themselves, and a hook the answer of each.
-        watched = any(layer._forward_hooks or layer._forward_pre_hooks for layer in self)
-        if watched or type(images) is not Tensor or torch.compiler.is_compiling():
-            return super().forward(images)  # type: ignore[no-untyped-call]
-        for number in (1, 2):
-            conv, pool = getattr(self, f"conv{number}"), getattr(self, f"pool{number}")
-            images = pooled_convolution(conv, images) if fits(conv, pool, images) else pool(conv(images)).relu()
-        return images
+        super().__init__(OrderedDict(encoder=nn.Sequential(encoder), head=nn.Sequential(head)))
 
 
 def check_lenet(classes: int, channels: int, side: int, capacity: int) -> None:

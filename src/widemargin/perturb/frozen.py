@@ -7,14 +7,13 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from widemargin.fast.pooling import quick_pooling
 from widemargin.uncertainty.network import in_eval_mode
 
 
 @contextmanager
 def frozen(network: nn.Module) -> Iterator[None]:
-    """In eval mode, without gradients of parameters and with a faster max-pooling; all is as before afterwards."""
-    with in_eval_mode(network), without_parameter_gradients(network), quick_pooling(network):
+    """In eval mode, without gradients of parameters; all is as before afterwards."""
+    with in_eval_mode(network), without_parameter_gradients(network):
         yield
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
 from torch import Tensor
 
+from widemargin.fast.windows import Features, FirstLayers, Window, first_layers
 from widemargin.perturb.apgd import check_counts
 from widemargin.perturb.attack import Classifier, Perturbed, perturbed
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.losses import margin
-from widemargin.perturb.patches import FirstLayers, Window, cut_open
 from widemargin.perturb.rows import among, per_row, wrong
 from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Labels, Points
@@ -54,7 +54,8 @@ class Square:
     def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
         found = inputs.clone()
         # Written into from inside, `found` stays an ordinary tensor.
-        with torch.inference_mode(), cut_open(model, inputs) as first:
+        with torch.inference_mode():
+            first = first_layers(model, inputs)
             _search(self, model, first, inputs, labels, rng.by_row(len(inputs)).of("square"), found)
         return perturbed(self.ball, inputs, found)
 
@@ -74,7 +75,7 @@ class _State:
     mass: Tensor
     """l2 and l1: sum of |delta| ** power."""
     signs: Tensor
-    features: Tensor | None = None
+    features: Features | None = None
     """What the first layers make of `points`, if they are taken by themselves."""
 
 
@@ -119,10 +120,10 @@ def _search(
                 else _try_shift(ball, now, share, draw, signs)
             )
         changes = _written(first, now, tried)
-        out = _judged(classify, now, tried, changes, inputs.shape[1:])
+        out = _judged(classify if first is None else first.rest, now, tried, changes, inputs.shape[1:])
         if bool(out.any()):
             found[now.row[out]] = now.points[out].view(-1, *inputs.shape[1:])
-            now = among(now, ~out)
+            now = replace(among(now, ~out), features=now.features and tuple(each[~out] for each in now.features))
             if len(now.row) == 0:
                 return
 
@@ -132,11 +133,7 @@ def _written(first: FirstLayers | None, now: _State, tried: _Tried) -> list[tupl
     changes = [(window.of(now.points), before) for window, before in tried.before]
     if first is None or now.features is None:
         return changes
-    reached = [first.reach(window, now.points) for window, _ in tried.before]
-    changes += [(reach.of(now.features), reach.of(now.features).clone()) for reach in reached]
-    for reach in reached:
-        reach.of(now.features).copy_(first.patch(now.points, reach))
-    return changes
+    return changes + first.rewrite(now.points, now.features, [window for window, _ in tried.before])
 
 
 def _judged(
@@ -145,7 +142,7 @@ def _judged(
     """Keep what is better; which points are now wrong.  A query that changes nothing is not asked."""
     asked = tried.changed.nonzero()[:, 0]
     everyone = len(asked) == len(now.row)
-    given = now.points.view(-1, *shape) if now.features is None else now.features
+    given = now.points.view(-1, *shape) if now.features is None else now.features[-1]
     given, labels = (given, now.labels) if everyone else (given[asked], now.labels[asked])
     out, new = torch.zeros_like(tried.changed), now.margin.clone()
     if len(asked) > 0:

@@ -16,6 +16,7 @@ from torch.optim.swa_utils import AveragedModel
 from widemargin.data.batches import batches, updates_per_epoch
 from widemargin.data.checks import check_known_labels, check_labels
 from widemargin.data.dataset import Examples
+from widemargin.fast.training import sharing
 from widemargin.method import Method
 from widemargin.perturb.attack import Perturbed
 from widemargin.perturb.objectives import Pair, clean_loss
@@ -108,12 +109,15 @@ def continue_training(
     # A mixed plan's clean updates descend the plain cross-entropy, whatever the method.
     check = check_known_labels if method.criterion.takes_unlabelled and not plan.mixed else check_labels
     check(examples.labels, len(examples), classes=check_network(network, probe))
-    step = processes.wrapped(Step(network, method, processes))
+    # Over the same parameters, which is what is trained.
+    quick = sharing(network)
+    step = processes.wrapped(Step(quick, method, processes))
     last = plan.updates(len(examples) // network.replicas)
     order = batches(len(examples), plan.batch, seeds, training.update)
     while training.update < last:
         # The caller may have evaluated it between two records.
         network.train()
+        quick.train()
         done = training.update / last
         rows = next(order)
         shard = local_shard(len(rows), processes)
@@ -121,11 +125,11 @@ def continue_training(
         rng = shard.draws(Rng.seeded(*seeds, purpose=f"update {training.update}", device=inputs.device))
         inputs = plan.augment(inputs, rng)
         clean = plan.mixed and training.update % 2 == 1
-        with _seeded_draws(network, seeds, training.update, processes.rank):
-            moved = None if clean else method.perturb(network, inputs, labels, rng)
+        with _seeded_draws(quick, seeds, training.update, processes.rank):
+            moved = None if clean else method.perturb(quick, inputs, labels, rng)
         set_lr(optimizer, plan.descent, done)
         optimizer.zero_grad()
-        with _seeded_dropout(network, seeds, f"update {training.update}", processes.rank):
+        with _seeded_dropout(quick, seeds, f"update {training.update}", processes.rank):
             loss = step(inputs, labels, moved, shard)
         loss.backward()
         record = Record(training.update + 1, processes.mean(loss) / network.replicas)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
+from widemargin.networks.hooks import is_hooked
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.mlp import MLP
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
@@ -74,9 +75,8 @@ def at_module(network: nn.Module, name: str) -> Cut:
 def is_chain(module: nn.Module) -> bool:
     """Whether its forward is that of its children, one after the other, and nothing else."""
     # A hook of the container would be lost with it.
-    hooked = module._forward_hooks or module._forward_pre_hooks
-    other = type(module).forward is not nn.Sequential.forward and not getattr(module, "answers_as_its_layers", False)
-    return isinstance(module, nn.Sequential) and not other and not hooked
+    plain = isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+    return plain and not is_hooked(module)
 
 
 def _cut_chain(network: nn.Module, path: list[str]) -> Cut:

@@ -76,7 +76,6 @@ class MCDropout(Drawn):
             )
         # In a tuple they are no submodules a second time.
         self._layers = tuple(over.picked(layers))
-        self._fork = (_fork(self.head, self._layers),)
         self._masks: dict[tuple[Any, ...], tuple[Tensor, Tensor]] = {}
         self._masks_of: tuple[int, int] | None = None
 
@@ -95,7 +94,7 @@ class MCDropout(Drawn):
     @contextmanager
     def _members(self) -> Iterator[None]:
         """The hooks live no longer than a call: the network is the caller's."""
-        handles = [self._fork[0].register_forward_pre_hook(_Repeating(self.draws))]
+        handles = [_fork(self.head, self._layers).register_forward_pre_hook(_Repeating(self.draws))]
         if not self.training:
             masking = _Masking(self)
             handles += [layer.register_forward_hook(masking) for layer in self._layers]

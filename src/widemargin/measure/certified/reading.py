@@ -26,6 +26,7 @@ from widemargin.measure.certified.layers import (
     Reshape,
     Scale,
 )
+from widemargin.networks.hooks import is_hooked
 from widemargin.shapes import Points
 from widemargin.uncertainty.network import Network, check_logits, in_eval_mode
 from widemargin.uncertainty.single import Single
@@ -246,7 +247,7 @@ def _torch_name(function: Any) -> str:
 
 
 def _of_module(module: Any, value: Tensor) -> Layer:
-    if module._forward_hooks or module._forward_pre_hooks:
+    if is_hooked(module):
         raise NotImplementedError("has hooks")
     # Exactly these: a subclass may compute anything.
     kind = type_before_parametrizations(module)
