@@ -56,7 +56,7 @@ def test_calibrate_some_points_of_a_file(capsys: pytest.CaptureFixture[str]) -> 
     capsys.readouterr()
     widemargin("calibrate model.pt2 --data digits --points 50 --json")
     told = capsys.readouterr()
-    assert json.loads(told.out) == written
+    assert json.loads(told.out) == {name: value for name, value in written.items() if name != "checksum"}
     assert "calibration.json" in told.err
     assert "needs --data" in refused("calibrate model.pt2", capsys)
     assert "--points must be at least 1, got 0" in refused("calibrate here --points 0", capsys)

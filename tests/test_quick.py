@@ -48,6 +48,12 @@ def test_help_of_every_verb_needs_nothing_slow() -> None:
     assert imported(f"from widemargin.cli import main\n{calls}\nmain(['version'])") == set()
 
 
+@pytest.mark.parametrize("words", [["study", "list"], ["study", "list", "--json"], ["--tyro-print-completion", "bash"]])
+def test_lists_and_completion_need_no_torch(words: list[str]) -> None:
+    program = f"from widemargin.cli import main\ntry: main({words!r})\nexcept SystemExit as end: assert not end.code"
+    assert imported(program) <= {"numpy"}
+
+
 def test_every_public_name_is_there() -> None:
     values = {name: getattr(wm, name) for name in wm.__all__}
     # About 45 to learn; parts are in rooms.
