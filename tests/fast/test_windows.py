@@ -10,7 +10,7 @@ from widemargin.fast.accelerate import accelerated
 from widemargin.fast.windows import Window, first_layers
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.resnet import PreActResNet18
-from widemargin.perturb.attack import Noise
+from widemargin.rng import RowRng
 from widemargin.perturb.balls import UNIT
 from widemargin.perturb.square import Square
 from widemargin.uncertainty.as_logits import AsLogits
@@ -115,7 +115,7 @@ def test_square_finds_the_same_with_windows_as_with_whole_images(ball) -> None:
     # Centred, so that not one class has all points.
     lenet.head.head.linear3.bias -= lenet.head(rand(40, 1, 28, 28)).mean(0)
     images = rand(40, 1, 28, 28)
-    labels, noise = lenet(images).argmax(1), Noise(0, torch.arange(40))
+    labels, noise = lenet(images).argmax(1), RowRng(0, torch.arange(40))
     plain = Square(ball, 80)(lenet, images, labels, noise)
     shapes = []
     lenet.register_forward_pre_hook(lambda module, given: shapes.append(given[0].shape[1:]))
