@@ -34,7 +34,7 @@ def write_description(path: Path, description: Mapping[str, Any]) -> None:
 
 def is_run(description: Mapping[str, Any]) -> bool:
     """Or is it of a stored result, which has such a file too?"""
-    return "run" in description or "fitted" in description
+    return "key" in description and "result" not in description
 
 
 def loaded(text: str) -> Any:

@@ -87,7 +87,9 @@ def _fields_earlier(name: str, inner: Any) -> Any:
 
 def keys_of(*parts: object) -> tuple[str, ...]:
     """In the plane a run had fewer fields and another name than elsewhere, so there may be two."""
-    texts = dict.fromkeys(_text(parts, plane) for plane in (False, True))
+    texts = [_text(parts, plane=False)]
+    if "network=Widths(" in texts[0]:
+        texts.append(_text(parts, plane=True))
     return tuple(map(key_of_text, texts))
 
 
