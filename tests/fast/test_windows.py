@@ -10,9 +10,9 @@ from widemargin.fast.accelerate import accelerated
 from widemargin.fast.windows import Window, first_layers
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.resnet import PreActResNet18
-from widemargin.rng import RowRng
 from widemargin.perturb.balls import UNIT
 from widemargin.perturb.square import Square
+from widemargin.rng import RowRng
 from widemargin.uncertainty.as_logits import AsLogits
 
 
@@ -116,12 +116,12 @@ def test_square_finds_the_same_with_windows_as_with_whole_images(ball) -> None:
     lenet.head.head.linear3.bias -= lenet.head(rand(40, 1, 28, 28)).mean(0)
     images = rand(40, 1, 28, 28)
     labels, noise = lenet(images).argmax(1), RowRng(0, torch.arange(40))
-    plain = Square(ball, 80)(lenet, images, labels, noise)
+    plain = Square(ball, 80)(lenet, images, labels, noise).points
     shapes = []
     lenet.register_forward_pre_hook(lambda module, given: shapes.append(given[0].shape[1:]))
     classify = accelerated(lenet, images)
     shapes.clear()
-    windowed = Square(ball, 80)(classify, images, labels, noise)
+    windowed = Square(ball, 80)(classify, images, labels, noise).points
     # What counts a network's calls still sees them.
     assert set(shapes) == {(6, 14, 14)}
     assert 60 < len(shapes) <= 81
