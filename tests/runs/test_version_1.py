@@ -9,17 +9,20 @@ import torch
 import yaml
 from torch import nn
 
-from widemargin import Adam, Epochs, Linf, LocalData, MLPSpec, Plan, Run, Validation, fit, pgd, udp
+from widemargin import Adam, Epochs, Linf, Plan, pgd, udp
 from widemargin.cli import main
-from widemargin.data.local import Table
+from widemargin.data.local import LocalData, Table
 from widemargin.files import Damaged, sealed_text
 from widemargin.io.load import load_model
 from widemargin.measure.robustness import pgd_attack
+from widemargin.networks.mlp import MLPSpec
 from widemargin.perturb.balls import OPEN
 from widemargin.report.store import Store
+from widemargin.runs.fit import fit
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.keys import VERSION
 from widemargin.runs.prepare import prepare
+from widemargin.runs.run import Run, Validation
 from widemargin.runs.run_yaml import read_description, read_run
 from widemargin.runs.runner import run_training
 from widemargin_studies import app_overfitting_fashion, tab2
