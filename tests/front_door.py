@@ -9,4 +9,5 @@ from widemargin.perturb import balls, objectives
 
 def public_names() -> dict[str, Any]:
     top = {name: getattr(widemargin, name) for name in widemargin.__all__}
-    return {**vars(balls), **vars(objectives), **top, **PARTS}
+    named = {name: value for name, value in vars(objectives).items() if isinstance(value, objectives.Objective)}
+    return {**named, "UNIT": balls.UNIT, **top, **PARTS}

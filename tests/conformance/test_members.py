@@ -9,21 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin import (
-    OPEN,
-    Adam,
-    Ensemble,
-    Linf,
-    MCDropout,
-    Method,
-    Plan,
-    Updates,
-    at_input,
-    laplace,
-    standard,
-    udp,
-    udpr,
-)
+from widemargin import OPEN, Adam, Ensemble, Linf, MCDropout, Method, Plan, Updates, at_input, laplace, udp, udpr
 from widemargin.data.toy import LMS5
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
@@ -34,6 +20,7 @@ from widemargin.perturb.objectives import (
     perturbed_log_mutual_information,
     perturbed_log_variation_ratio,
 )
+from widemargin.recipes import standard
 from widemargin.rng import Rng
 from widemargin.runs.run import NetworkSpec
 from widemargin.training.checkpoint import load_training, load_weights, save_training, save_weights

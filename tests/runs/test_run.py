@@ -6,11 +6,12 @@ import torch
 from torch import nn
 
 from front_door import public_names
-from widemargin import Adam, Epochs, Linf, Plan, Updates, standard, udp
+from widemargin import Adam, Epochs, Linf, Plan, Updates, udp
 from widemargin.data.images import ImageSet
 from widemargin.data.toy import LMS5
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec
+from widemargin.recipes import standard
 from widemargin.runs.keys import NUMBERS, key_of
 from widemargin.runs.run import Run, Validation
 from widemargin.uncertainty.drawn import PerStep

@@ -21,22 +21,22 @@ from widemargin import (
     Plan,
     Single,
     Updates,
-    accuracy,
     at_input,
-    fit,
     laplace,
-    standard,
     udp,
 )
 from widemargin.data.images import ImageSet
 from widemargin.data.toy import LMS5
 from widemargin.files import read_tensors as read
 from widemargin.io.export import write_network
+from widemargin.measure.accuracy import accuracy
 from widemargin.measure.robustness import pgd_attack
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.named import LeNetSpec, ResNetSpec
+from widemargin.recipes import standard
 from widemargin.report.verdicts import Outcome
 from widemargin.rng import Rng
+from widemargin.runs.fit import fit
 from widemargin.runs.folder import Line, RunFolder
 from widemargin.runs.prepare import prepare
 from widemargin.runs.run import Run, Validation

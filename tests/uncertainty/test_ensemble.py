@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin import OPEN, SGD, Adam, Ensemble, Linf, Plan, Single, Updates, at_input, train
+from widemargin import OPEN, SGD, Adam, Ensemble, Linf, Plan, Single, Updates, at_input
 from widemargin.data.toy import LMS5
 from widemargin.networks.mlp import MLP, MLPSpec
 from widemargin.recipes import standard, udp
 from widemargin.rng import Rng
+from widemargin.training.loop import train
 from widemargin.training.plan import jointly
 
 POINTS = torch.linspace(-1, 1, 18, dtype=torch.float64).view(6, 3)
