@@ -9,7 +9,7 @@ import torch
 import yaml
 from torch import nn
 
-from widemargin import OPEN, Adam, Epochs, Linf, Plan, fit, pgd, udp
+from widemargin import OPEN, Adam, Epochs, Linf, Plan, pgd, udp
 from widemargin.cli import main
 from widemargin.data.local import LocalData, Table
 from widemargin.files import Damaged, sealed_text
@@ -17,6 +17,7 @@ from widemargin.io.load import load_model
 from widemargin.measure.robustness import pgd_attack
 from widemargin.networks.mlp import MLPSpec
 from widemargin.report.store import Store
+from widemargin.runs.fit import fit
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.keys import VERSION
 from widemargin.runs.prepare import prepare
