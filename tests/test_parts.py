@@ -193,9 +193,7 @@ def test_what_cannot_be_a_part_is_one_sentence() -> None:
         class Loose:
             pass
 
-    with pytest.raises(
-        TypeError, match=r"^two parts are called Stripes, in .*test_parts and .*test_parts: rename one$"
-    ):
+    with pytest.raises(TypeError, match=r"^two parts are called Stripes, in .*test_parts and .*: rename one$"):
         part(dataclass(frozen=True)(type("Stripes", (), {"__module__": __name__, "__qualname__": "Others.Stripes"})))
 
 

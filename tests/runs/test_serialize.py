@@ -69,7 +69,10 @@ def test_every_public_part_can_be_written() -> None:
         "Rng",
         "Separation",
         "Training",
+        "Ball",
         "Outcome",
+        "RowRng",
+        "Term",
         "Splits",
     }
     assert parts - no_parts_of_a_run - PARTS.keys() == set()
