@@ -33,7 +33,7 @@ def tasks() -> Iterator[RayTasks]:
 
 
 def workers(tasks: RayTasks, said: io.StringIO | None = None) -> Workers:
-    return Workers(rich.console.Console(file=said or io.StringIO(), width=200), COUNT, tasks)
+    return Workers(rich.console.Console(file=said or io.StringIO(), width=200), COUNT, engine=tasks)
 
 
 def wait_for(path: Path, tick: Tick) -> None:
@@ -131,7 +131,7 @@ from widemargin.workers import Job, Workers
 try:
     with ray_tasks(1) as tasks:
         jobs = [Job("long", 3, for_ever, (pathlib.Path("pid"),))]
-        Workers(rich.console.Console(quiet=True), 1, tasks).do(jobs, "Work")
+        Workers(rich.console.Console(quiet=True), 1, engine=tasks).do(jobs, "Work")
 except KeyboardInterrupt:
     sys.exit(130)
 """
