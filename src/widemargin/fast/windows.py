@@ -57,7 +57,7 @@ class Window:
 
     @property
     def area(self) -> int:
-        return int(self.rows.stop - self.rows.start) * int(self.columns.stop - self.columns.start)
+        return int((self.rows.stop - self.rows.start) * (self.columns.stop - self.columns.start))
 
 
 @dataclass(frozen=True, eq=False)
