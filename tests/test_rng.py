@@ -118,3 +118,10 @@ def test_generators_of_rows_draw_the_same_whoever_is_beside_them() -> None:
     drawn = rng.by_block().normal(like)
     assert torch.equal(drawn, Rng.seeded(4, 7, 9, purpose="attack 3 0").normal(like))
     assert torch.equal(drawn[1:2], rng.at(torch.tensor([1])).by_block().normal(like[:1]))
+
+
+def test_copies_of_a_row_draw_apart_and_the_0th_as_the_row() -> None:
+    rng, copy = RowRng(3, ROWS), torch.ones_like(ROWS)
+    assert torch.equal(rng.apart(0 * copy).uniform(20), rng.uniform(20))
+    draws = torch.stack([rng.apart(number * copy).uniform(20).flatten() for number in range(4)])
+    assert float((torch.corrcoef(draws) - torch.eye(4)).abs().max()) < 0.02

@@ -121,6 +121,10 @@ class RowRng:
         """An independent stream."""
         return RowRng(self.seed, self.rows, f"{self.purpose}/{purpose}")
 
+    def apart(self, which: Tensor) -> RowRng:
+        """For an example that is there several times: of each of them a stream of its own, the 0th as it was."""
+        return RowRng(self.seed, self.rows + which * 2**32, self.purpose)
+
     def uniform(self, *shape: int, draw: int = 0) -> Tensor:
         """[B, *shape] in [0, 1), in steps of 2**-24."""
         return (self._bits(math.prod(shape), draw) & 0xFFFFFF).view(-1, *shape).float() * 2.0**-24

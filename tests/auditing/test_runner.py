@@ -455,7 +455,13 @@ def test_the_page_has_every_part(whole: Audit) -> None:
     found = whole
     texts = _Texts()
     texts.feed(page(found).html())
-    for words in ("Accuracy", "Points broken by each attack", "Margins", "Class by class", "proven lower bound"):
+    for words in (
+        "Accuracy under AutoAttack",
+        "Points broken by each attack",
+        "Margins",
+        "Class by class, clean and under AutoAttack",
+        "proven lower bound",
+    ):
         assert words in texts.cells
     assert f"{100 * found.robust[0].fraction:.1f} %" in texts.cells
     # Points that are no images have no pictures of themselves.
@@ -606,7 +612,7 @@ def test_attacks_and_diagnoses_that_fail_are_findings(tmp_path: Path) -> None:
     assert "square" not in told
     assert found.failed == ("apgd-ce", "apgd-t (3 targets)")
     assert "square" in found.led
-    assert "AutoAttack without apgd-ce, apgd-t (3 targets) moves" in page(found).summary
+    assert "under AutoAttack without apgd-ce, apgd-t (3 targets)" in page(found).summary
     assert "apgd-ce" not in found.summary()["robust"][0]["attacks"]
     assert sum(found.broken_by["square"]) > 0, "what needs no gradient breaks some"
 
@@ -691,9 +697,9 @@ def test_the_page_shows_proofs_as_far_as_they_were_looked_for(whole: Audit) -> N
     (proven,) = (line for line in figure.axes[0].lines if line.get_label() == "proven")
     assert set(proven.get_ydata()) == {100.0}
     without = replace(whole, points={**whole.points, "certified": np.full(24, np.nan)})
-    columns = [table.columns for table in page(without).tables if table.title == "Accuracy"]
+    columns = [table.columns for table in page(without).tables if table.title == "Accuracy under AutoAttack"]
     assert columns == [("points moved within", "accuracy", "95 % interval")]
-    assert len(next(table for table in page(easy).tables if table.title == "Accuracy").columns) == 4
+    assert len(next(table for table in page(easy).tables if table.title == "Accuracy under AutoAttack").columns) == 4
 
 
 def test_a_class_may_be_called_anything(whole: Audit) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from widemargin import L1, L2, OPEN, Box, Linf
 from widemargin.perturb.balls import UNIT, Ball
-from widemargin.rng import Rng
+from widemargin.rng import Rng, RowRng
 
 NORMS = [Linf, L2, L1]
 every_norm = pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
@@ -236,3 +236,22 @@ def test_box_for_other_points_is_refused(norm: type) -> None:
 def test_repr_of_a_box_is_its_name_or_its_bounds(box: Box, text: str) -> None:
     assert repr(box) == text
     assert eval(text) == box
+
+
+def test_the_starts_of_an_attack_are_drawn_as_ever() -> None:
+    """Bit for bit: every audit that was saved depends on them."""
+    rng, like = RowRng(3, torch.arange(7)), torch.zeros(7, 2, 3)
+    uniform, normal = rng.uniform(2, 3), rng.normal(2, 3)
+    in_cube = 2 * uniform - 1
+    assert torch.equal(Linf(0.3).draw_direction(rng, like), in_cube)
+    largest = in_cube.flatten(1).abs().amax(1).view(-1, 1, 1)
+    assert torch.equal(Linf(0.3).draw_surface(rng, like), in_cube * (0.3 / largest))
+    assert torch.equal(L2(0.3).draw_direction(rng, like), normal)
+    assert torch.equal(L2(0.3).draw_surface(rng, like), L2(0.3).steepest(normal) * 0.3)
+    assert torch.equal(L1(0.3).draw_surface(rng, like), normal)
+
+
+@pytest.mark.parametrize("features", [3, 7, 784])
+def test_the_largest_l2_length_in_the_unit_ball_is_exact(features: int) -> None:
+    like = torch.zeros(2, features)
+    assert [norm(1.0).l2_reach(like) for norm in NORMS] == [features**0.5, 1.0, 1.0]

@@ -70,6 +70,19 @@ def test_more_starts_come_nearer_and_do_not_depend_on_the_batch(norm: Norm) -> N
     torch.testing.assert_close(alone, many[some], rtol=1e-6, atol=1e-6)
 
 
+def test_where_it_is_flat_every_start_goes_its_own_way() -> None:
+    queries: list[torch.Tensor] = []
+
+    def flat(points: torch.Tensor) -> torch.Tensor:
+        queries.append(points.detach())
+        return torch.stack([points.sum(1) * 0 + 1, points.sum(1) * 0], 1)
+
+    inputs = torch.zeros(1, 3)
+    FMN(L2, OPEN, 4, targets=1, starts=8)(flat, inputs, torch.zeros(1, dtype=torch.long), RowRng(0, torch.arange(1)))
+    walked = next(points for points in reversed(queries) if len(points) == 8)
+    assert len({tuple(row) for row in walked.tolist()}) == 8
+
+
 def test_classes_are_sorted_by_their_distance() -> None:
     kind = KINDS[1]
     network, cloud = kind.draw(30)

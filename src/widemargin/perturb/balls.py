@@ -205,6 +205,12 @@ class Linf(Ball):
         length = room.minimum(time_to_fill(size, _climbs(size, room), needed.clamp_min(0)))
         return length.view_as(gradient) * gradient.sign()
 
+    def draw_direction(self, rng: RowRng, like: Encoded) -> Encoded:
+        return 2 * rng.uniform(*like.shape[1:]).to(like) - 1
+
+    def l2_reach(self, like: Encoded) -> float:
+        return float(like[0].numel() ** 0.5)
+
 
 @final
 @choice("norm")
@@ -245,6 +251,12 @@ class L2(Ball):
         size = size / steepest[:, None]
         length = time_to_fill(size * size, _climbs(size, room), needed.clamp_min(0) / steepest) * size
         return length.minimum(room).view_as(gradient) * gradient.sign()
+
+    def draw_surface(self, rng: RowRng, like: Encoded) -> Encoded:
+        return self.steepest(self.draw_direction(rng, like)) * self.radius
+
+    def l2_reach(self, like: Encoded) -> float:
+        return 1.0
 
 
 @final

@@ -23,10 +23,14 @@ _MOST_CANDIDATES = 20
 _ROWS_SIDE_BY_SIDE = 256
 # By how much the start is to be behind the boundary of the linear model.
 _BEYOND = 1.02
-# Of how many features a drawn start is off: few, as the shortest ways in l1 are.
+# Of how many features a start that is drawn anywhere is off: few, as the shortest steps in l1 are.
 _FEATURES_OFF = 3
-# What steps and changes of the radius begin with, and by how much they become smaller: anywhere, and near the boundary.
-_FIRST_STEP, _FIRST_AGAIN, _LESS = 1.0, 0.3, 0.01
+# How far a start beside that of the linear model is from it, as a fraction of the distance there.
+_BESIDE = 0.7
+# What steps and changes of the radius begin with as fractions of the radius, and by how much they become smaller.
+_LONG, _SHORT, _SHORTEST, _LESS = 1.0, 0.3, 0.1, 0.01
+# How many starts towards each class descend a second time.
+_AGAIN = 4
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,10 @@ class FMN:
 
     Three departures.  It starts where the boundary would be if the classifier were linear at the point.  Steps are
     shares of the radius, and the radius grows even before anything is found: so it needs no scale and no box.
-    With several starts, the others are as far away in directions that are drawn; half of those left are given up
-    after an eighth, a quarter and half of the steps.  A last descent begins at the nearest place that they found, with
-    shorter steps: where the boundary has corners, they take long to find.
+    With several starts, the others are drawn, half of them beside the first and half anywhere not farther away; every
+    second one takes shorter steps.  The farther half is given up after half of the steps.  The best few of each class
+    descend once more from the nearest places that they found, with yet shorter steps: where the boundary has corners
+    the first descent ends too early, and it takes the second to see which of several hollows is the deepest.
     """
 
     norm: Norm
@@ -74,54 +79,57 @@ class FMN:
         if self.targets:
             rivals = nearest_classes(model, inputs, labels, ball)[:, : self.targets]
         for some in rivals.split(at_once(len(inputs), rivals.shape[1], _ROWS_SIDE_BY_SIDE), dim=1):
-            row, rival = (part.repeat(self.starts) for part in (everyone.repeat(some.shape[1]), some.T.reshape(-1)))
-            drawn = [_drawn(inputs, draws, start).repeat(some.shape[1], *_ones(inputs)) for start in range(self.starts)]
-            begun = self._begun(model, inputs[row], labels[row], rival, draws.at(row), torch.cat(drawn))
-            ends = self._descended(model, begun, self.starts)
-            for which in torch.arange(len(ends.labels), device=row.device).split(len(inputs)):
-                seen.see(ends.places[which], ends.distance[which] < torch.inf)
-        near = (seen.distance < torch.inf).nonzero()[:, 0]
-        if self.starts > 1 and len(near) > 0:
-            start, correct, places = inputs[near], labels[near], seen.places[near]
-            begun = _Descent.at(ball, start, correct, correct, draws.at(near), places - start)
-            ends = self._descended(model, begun, share=_FIRST_AGAIN)
-            nearer = ends.distance < seen.distance[near]
-            seen.places[near[nearer]] = ends.places[nearer]
+            row, rival = everyone.repeat(some.shape[1]), some.T.reshape(-1)
+            begun = self._begun(model, inputs[row], labels[row], rival, draws.at(row))
+            first = self._descended(model, begun, self.starts)
+            ends = [first]
+            if self.starts > 1:
+                left = len(first.labels) // len(row)
+                best = first.nearest(left, min(left, _AGAIN))
+                ends.append(self._descended(model, best.again(ball)))
+            for end in ends:
+                for which in torch.arange(len(end.labels), device=row.device).split(len(inputs)):
+                    seen.see(end.places[which], end.distance[which] < torch.inf)
         return perturbed(ball, inputs, seen.places)
 
-    def _begun(
-        self, classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, rng: RowRng, drawn: Points
-    ) -> _Descent:
-        """Where the boundary of the linear model is, or as far away in a direction that is drawn."""
+    def _begun(self, classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, rng: RowRng) -> _Descent:
+        """Where the boundary of the linear model is, then the other starts one after the other."""
         ball = self.norm(0.0, self.box)
         _, heights, uphill = slope(classify, inputs, partial(_ahead, labels=labels, rivals=rivals))
         # Where the gradient all but vanishes the linear model has no boundary within reach.
         delta = ball.to_plane(uphill, _BEYOND * -heights, inputs).nan_to_num(0, 0, 0)
-        far = ball.norm(drawn)
-        elsewhere = self.box.clamp(drawn * per_row(ball.norm(delta) / far.clamp_min(1e-12), drawn), inputs)
-        return _Descent.at(ball, inputs, labels, rivals, rng, torch.where(per_row(far > 0, delta), elsewhere, delta))
+        if self.starts == 1:
+            return _Descent.at(ball, inputs, labels, rivals, rng, delta, torch.full_like(heights, _LONG))
+        row = torch.arange(len(inputs), device=inputs.device).repeat(self.starts)
+        start = torch.arange(self.starts, device=inputs.device).repeat_interleave(len(inputs))
+        # Starts of one stream would all go the same way wherever the classifier is flat.
+        draws = rng.at(row).apart(start)
+        delta = self.box.clamp(_elsewhere(ball, delta[row], draws, start), inputs[row])
+        share = torch.where(start % 2 == 0, _LONG, _SHORT).to(inputs)
+        return _Descent.at(ball, inputs[row], labels[row], rivals[row], draws, delta, share)
 
-    def _descended(self, classify: Classifier, now: _Descent, starts: int = 1, share: float = _FIRST_STEP) -> _Descent:
-        """By steps that begin with a share of the radius; of all starts the nearest go on, and fewer and fewer."""
+    def _descended(self, classify: Classifier, now: _Descent, starts: int = 1) -> _Descent:
+        """By steps that begin with a fraction of the radius; of several starts the nearer half goes on to the end."""
         ball, unit = self.norm(0.0, self.box), self.norm(1.0, OPEN)
-        # A step of share 1 crosses the ball in any norm.
+        # A step of fraction 1 crosses the ball in any norm.
         length = unit.l2_reach(now.inputs)
         for step in range(self.steps):
-            if starts > 1 and step in (self.steps // 8, self.steps // 4, self.steps // 2):
-                now, starts = now.nearest(starts, (starts + 1) // 2), (starts + 1) // 2
+            if starts > 1 and step == self.steps // 2:
+                now = now.nearest(starts, (starts + 1) // 2)
             done = step / self.steps
             height = partial(_ahead, labels=now.labels, rivals=now.rivals)
             answers, heights, slopes = slope(classify, now.inputs + now.delta, height)
             across = wrong(answers, now.labels)
             now.see(ball, across)
-            gamma = fade(share * self.gamma, share * 0.001, done)
+            gamma = now.share * fade(self.gamma, 0.001, done)
             estimate = ball.norm(now.delta) + heights.abs() / ball.dual_norm(slopes)
             estimate = torch.where((now.distance < torch.inf) | ~estimate.isfinite(), 0.0, estimate)
             radius = torch.where(across, now.radius * (1 - gamma), (now.radius * (1 + gamma)).maximum(estimate))
             now.radius = torch.where(radius > 0, radius, 1.0).minimum(now.most)
-            uphill = direction(self.box.inward(slopes, now.inputs + now.delta), now.rng, step) * length
+            uphill = direction(self.box.inward(slopes, now.inputs + now.delta), now.rng, step)
             scale = per_row(now.radius, now.delta)
-            delta = unit.project(now.delta / scale + fade(share, share * _LESS, done) * uphill, now.inputs) * scale
+            stride = per_row(now.share * fade(length, length * _LESS, done), now.delta)
+            delta = unit.project(now.delta / scale + stride * uphill, now.inputs) * scale
             now.delta = self.box.clamp(delta, now.inputs)
         return now
 
@@ -136,6 +144,8 @@ class _Descent:
     rng: RowRng
     delta: Points
     radius: PerSample
+    share: PerSample
+    """Of the radius: the first step."""
     most: PerSample
     """The largest radius there is."""
     places: Points
@@ -143,10 +153,17 @@ class _Descent:
     """Infinite where nothing was found yet."""
 
     @staticmethod
-    def at(ball: Ball, inputs: Points, labels: Labels, rivals: Labels, rng: RowRng, delta: Points) -> _Descent:
+    def at(
+        ball: Ball, inputs: Points, labels: Labels, rivals: Labels, rng: RowRng, delta: Points, share: PerSample
+    ) -> _Descent:
         radius = ball.norm(delta)
         never = torch.full_like(radius, torch.inf)
-        return _Descent(inputs, labels, rivals, rng, delta, radius, farthest(ball, inputs), inputs, never)
+        return _Descent(inputs, labels, rivals, rng, delta, radius, share, farthest(ball, inputs), inputs, never)
+
+    def again(self, ball: Ball) -> _Descent:
+        """From the nearest places (the point itself if there is none) towards whichever class leads."""
+        delta, share = self.places - self.inputs, torch.full_like(self.share, _SHORTEST)
+        return _Descent.at(ball, self.inputs, self.labels, self.labels, self.rng, delta, share)
 
     def see(self, ball: Ball, across: Tensor) -> None:
         places = self.inputs + self.delta
@@ -162,18 +179,16 @@ class _Descent:
         return among(self, which.flatten())
 
 
-def _drawn(inputs: Points, rng: RowRng, start: int) -> Points:
-    """Which way a start is off; 0 for the first."""
-    if start == 0:
-        return torch.zeros_like(inputs)
-    shape, of_start = inputs.shape[1:], rng.of("elsewhere")
-    direction_off = of_start.normal(*shape, draw=start).to(inputs)
-    few = of_start.uniform(*shape, draw=-start).to(inputs) < _FEATURES_OFF / inputs[0].numel()
-    return direction_off * (few | ~per_row(few.flatten(1).any(1), few))
-
-
-def _ones(inputs: Points) -> tuple[int, ...]:
-    return (1,) * (inputs.ndim - 1)
+def _elsewhere(ball: Ball, linear: Points, rng: RowRng, start: Tensor) -> Points:
+    """The 0th start stays; then by turns one anywhere, two beside the end of the linear model's step, one anywhere."""
+    shape, beside = linear.shape[1:], per_row(start % 4 >= 2, linear)
+    drawn = rng.of("elsewhere").normal(*shape).to(linear)
+    few = rng.of("which features").uniform(*shape).to(linear) < _FEATURES_OFF / linear[0].numel()
+    nearer = per_row(rng.of("how far").uniform(1).to(linear), linear)
+    drawn = drawn * (few | ~per_row(few.flatten(1).any(1), few) | beside)
+    drawn = drawn * per_row(ball.norm(linear) / ball.norm(drawn).clamp_min(1e-12), drawn)
+    there = torch.where(beside, linear + _BESIDE * drawn, nearer * drawn)
+    return torch.where(per_row(start > 0, linear), there, linear)
 
 
 def _ahead(answers: Tensor, labels: Labels, rivals: Labels) -> Tensor:

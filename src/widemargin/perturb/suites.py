@@ -17,7 +17,9 @@ from widemargin.perturb.rows import EFFICIENT_BATCH
 from widemargin.perturb.square import Square
 from widemargin.shapes import Points
 
-_STARTS, _FEW_FEATURES = 12, 128
+_STARTS, _FEW_FEATURES = 16, 128
+# In how many balls APGD looks once FMN began in many places: little is left to find.
+_BALLS_OF_TABLES = 2
 
 
 class Suite(Protocol):
@@ -79,7 +81,7 @@ class Shortest:
         fmn = FMN(norm, box, targets=targets, starts=starts)
         fab = ShortestFAB(norm(1.0, box), targets, steps=20, rows_at_once=min(rows_at_once, EFFICIENT_BATCH))
         if starts > 1:
-            return (fmn, fab, BisectedAPGD(norm, box))
+            return (fmn, fab, BisectedAPGD(norm, box, trials=_BALLS_OF_TABLES))
         return (fmn, DDN(box) if norm.p == 2 else FMN(norm, box, steps=50), fab, BisectedAPGD(norm, box))
 
 
