@@ -92,7 +92,6 @@ def test_npz_says_by_nan_or_by_a_number_of_ones_choice(capsys: pytest.CaptureFix
     by_number, by_nan = Npz("own.npz", unlabelled=-1).read(), Npz("nan.npz").read()
     assert by_number.names == by_nan.names == (0, 1)
     assert by_number.labels.tolist() == by_nan.labels.tolist() == hidden.tolist()
-    assert repr(Npz("own.npz")) == "Npz(path='own.npz', x='x', y='y')"
     assert eval(repr(Npz("own.npz", unlabelled=-1))) == Npz("own.npz", unlabelled=-1)
     with pytest.raises(ValueError, match="must hold -7 where there is no label, got none such"):
         Npz("own.npz", unlabelled=-7).read()
