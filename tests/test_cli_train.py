@@ -230,7 +230,7 @@ def test_every_recipe_has_its_words(name: str) -> None:
         ("--data digits --method standard --deep-kernel --dropout .1", "--deep-kernel draws from its process"),
         (
             "--data digits --method udp --eps 1 --alpha 1 --steps 1 --measure mutual-information",
-            "--measure mutual-information needs several members: give --members, --dropout-draws or --deep-kernel",
+            "--measure mutual-information needs several members: give --members, --dropout-draws",
         ),
         ("--data digits --method standard --fraction 2", "--fraction must be above 0 and at most 1, got 2.0"),
         ("--data digits --method standard --epochs 0", "--epochs must be a whole number of at least 1, got 0"),
