@@ -25,6 +25,9 @@ _SLOPES, _SLOPES_FOR_TARGET = 100, 200
 _ANSWERS, _ANSWERS_FOR_TARGET = 5_000, 100
 # Of every point: the attacks without a radius, as they were counted.
 _SLOPES_WITHOUT_RADIUS, _ANSWERS_WITHOUT_RADIUS = 700, 500
+# What FMN's further starts add: towards each of its targets the nearer half goes all the way, four go twice; and
+# one attack less is needed.
+_SLOPES_FOR_START, _SLOPES_AGAIN, _SLOPES_SAVED, _TARGETS_OF_FMN = 75, 300, 100, 3
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,15 @@ class Cost:
     answer: float
     slope: float
 
-    def of_point(self, classes: int) -> float:
-        """Seconds that a point may take which stands: for all attacks, in one ball, since it stands in the largest."""
+    def of_point(self, classes: int, starts: int) -> float:
+        """Seconds that a point may take which stands: for all attacks, in one ball, since it stands in the largest.
+
+        `starts`: from how many places a search without a radius begins (`perturb.suites.starts_of`).
+        """
         targets = min(9, classes - 1)
         slopes = _SLOPES_WITHOUT_RADIUS + _SLOPES + targets * _SLOPES_FOR_TARGET
+        if starts > 1:
+            slopes += min(_TARGETS_OF_FMN, targets) * (starts * _SLOPES_FOR_START + _SLOPES_AGAIN) - _SLOPES_SAVED
         answers = _ANSWERS_WITHOUT_RADIUS + _ANSWERS + targets * _ANSWERS_FOR_TARGET
         return slopes * self.slope + answers * self.answer
 

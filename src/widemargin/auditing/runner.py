@@ -40,6 +40,7 @@ from widemargin.measure.surrogate import fooled, surrogate
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.suites import starts_of
+from widemargin.shapes import Points
 from widemargin.training.processes import ALONE
 from widemargin.uncertainty.network import in_eval_mode
 
@@ -88,12 +89,16 @@ class _UnderWay:
         if self.clock.budget is None:
             return Cost(0.0, 0.0)
         judges = self.subject.judged
-        return cost(judges.network, judges.climbed, self.subject.examples[self.rows[:FIRST]][0])
+        return cost(judges.network, judges.climbed, self._first_inputs)
 
     @property
     def each(self) -> float:
         """How many seconds a point may take."""
-        return self.cost.of_point(self.subject.classes)
+        return self.cost.of_point(self.subject.classes, starts_of(self._first_inputs))
+
+    @property
+    def _first_inputs(self) -> Points:
+        return self.subject.examples[self.rows[:FIRST]][0]
 
 
 def audit(
