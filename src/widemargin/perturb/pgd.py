@@ -14,7 +14,7 @@ from widemargin.perturb.gradient import slope_or_flat
 from widemargin.perturb.losses import likeliest_others
 from widemargin.perturb.objectives import Objective, height, margin_loss, target_margin
 from widemargin.rng import AnyRng
-from widemargin.shapes import Encoded, Labels, Points
+from widemargin.shapes import Encoded, Labels, PerSample, Points
 from widemargin.uncertainty.predictive import is_correct
 
 
@@ -63,14 +63,24 @@ class PGD:
     ) -> Points:
         best, here = torch.full((len(inputs),), -torch.inf, device=inputs.device), inputs
         points = inputs.clone()
-        for step in range(self.steps + 1):
-            value, uphill = slope_or_flat(model, here, partial(height, loss, labels=labels, targets=targets))
-            # An answer that is not a number is wrong, so no place is better.
-            better = (value := value.nan_to_num(torch.inf)) > best
-            points[better], best = here[better], torch.maximum(best, value.to(best))
-            if step < self.steps:
-                here = stepped(self.ball, inputs, here, uphill, 2.5 * self.ball.radius / self.steps)
+        climbed = partial(height, loss, labels=labels, targets=targets)
+        for _ in range(self.steps):
+            value, uphill = slope_or_flat(model, here, climbed)
+            best = _keep_better(points, best, here, value)
+            here = stepped(self.ball, inputs, here, uphill, 2.5 * self.ball.radius / self.steps)
+        # Of the last place only the height counts.
+        with torch.no_grad():
+            _keep_better(points, best, here, climbed(model(here)))
         return points
+
+
+def _keep_better(points: Points, best: PerSample, here: Points, value: PerSample) -> PerSample:
+    """Write higher places into the points; the heights of the points then."""
+    # Logits that are no numbers are a wrong class, so no place is better.
+    value = value.nan_to_num(torch.inf).to(best)
+    better = value > best
+    points[better] = here[better]
+    return torch.maximum(best, value)
 
 
 def stepped(ball: Ball, inputs: Points, points: Points, uphill: Encoded, length: float) -> Points:
