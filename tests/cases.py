@@ -94,7 +94,7 @@ def is_random(method: Method) -> bool:
     return (
         getattr(ascent.steps, "least", ascent.steps.most) < ascent.steps.most
         or not ascent.start.at_center
-        or ascent.share != FullStep()
+        or ascent.fraction != FullStep()
     )
 
 

@@ -8,30 +8,30 @@ import widemargin as wm
 from widemargin.method import BoundaryWeights, SelfScaledBoundaryWeights, UniformWeights, Weight, climbing_entropy
 from widemargin.perturb.attack import Perturbed
 
-WAYS = torch.tensor([[0.1, 0.2, 0.4, 0.9], [3.0, 1.0, 2.0, 1.0]], dtype=torch.float64)
+DISTANCES = torch.tensor([[0.1, 0.2, 0.4, 0.9], [3.0, 1.0, 2.0, 1.0]], dtype=torch.float64)
 
 
 @pytest.mark.parametrize("weight", [UniformWeights(), BoundaryWeights(0.3), SelfScaledBoundaryWeights()], ids=repr)
 def test_each_network_weighs_its_own_samples(weight: Weight) -> None:
-    shares = weight(WAYS)
-    torch.testing.assert_close(shares.sum(1), torch.ones(2).double())
-    torch.testing.assert_close(shares[1:], weight(WAYS[1:]))
+    weights = weight(DISTANCES)
+    torch.testing.assert_close(weights.sum(1), torch.ones(2).double())
+    torch.testing.assert_close(weights[1:], weight(DISTANCES[1:]))
 
 
 def test_nearer_samples_count_more_by_the_exponential_of_their_way() -> None:
-    shares = BoundaryWeights(0.3)(WAYS)
-    torch.testing.assert_close(shares[0, 0] / shares[0, 2], torch.tensor(1.0).double().exp())
+    weights = BoundaryWeights(0.3)(DISTANCES)
+    torch.testing.assert_close(weights[0, 0] / weights[0, 2], torch.tensor(1.0).double().exp())
 
 
 def test_a_scale_of_its_own_does_not_care_about_units() -> None:
-    torch.testing.assert_close(SelfScaledBoundaryWeights()(WAYS), SelfScaledBoundaryWeights()(1000 * WAYS))
-    shares = SelfScaledBoundaryWeights(times=2.0, nearest=0.0)(WAYS)
-    torch.testing.assert_close(shares[0, 0] / shares[0, 2], torch.tensor(1.5).double().exp())
+    torch.testing.assert_close(SelfScaledBoundaryWeights()(DISTANCES), SelfScaledBoundaryWeights()(1000 * DISTANCES))
+    weights = SelfScaledBoundaryWeights(times=2.0, nearest=0.0)(DISTANCES)
+    torch.testing.assert_close(weights[0, 0] / weights[0, 2], torch.tensor(1.5).double().exp())
 
 
 def test_samples_on_the_boundary_do_not_break_the_scale() -> None:
-    shares = SelfScaledBoundaryWeights()(torch.tensor([[0.0, 0.0, 1.0]]))
-    torch.testing.assert_close(shares, torch.tensor([[0.5, 0.5, 0.0]]))
+    weights = SelfScaledBoundaryWeights()(torch.tensor([[0.0, 0.0, 1.0]]))
+    torch.testing.assert_close(weights, torch.tensor([[0.5, 0.5, 0.0]]))
 
 
 @pytest.mark.parametrize("weight", [UniformWeights(), BoundaryWeights(0.3), SelfScaledBoundaryWeights()], ids=repr)

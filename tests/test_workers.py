@@ -14,16 +14,16 @@ import pytest
 import rich.console
 
 from widemargin.runs.stop import Stopped
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 
 
-def write_pid(path: Path, tick: Tick) -> None:
+def write_pid(path: Path, on_progress: OnProgress) -> None:
     for step in range(1, 4):
-        tick(step)
+        on_progress(step)
     path.write_text(str(os.getpid()))
 
 
-def fail(tick: Tick) -> None:
+def fail(on_progress: OnProgress) -> None:
     raise ValueError("this one fails")
 
 
@@ -32,16 +32,16 @@ class OfTwo(Exception):
         super().__init__(f"{first} and {second}")
 
 
-def fail_unpicklably(tick: Tick) -> None:
+def fail_unpicklably(on_progress: OnProgress) -> None:
     raise OfTwo("this", "that")
 
 
-def for_ever(path: Path, tick: Tick) -> None:
-    write_pid(path, tick)
+def for_ever(path: Path, on_progress: OnProgress) -> None:
+    write_pid(path, on_progress)
     time.sleep(600)
 
 
-def killed_beside(path: Path, tick: Tick) -> None:
+def killed_beside(path: Path, on_progress: OnProgress) -> None:
     until(path.is_file)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -99,12 +99,12 @@ def test_a_killed_worker_ends_the_others_and_is_told_in_a_sentence(tmp_path: Pat
     assert not is_alive(int(path.read_text()))
 
 
-def until_stopped(path: Path, tick: Tick) -> None:
+def until_stopped(path: Path, on_progress: OnProgress) -> None:
     path.touch()
     try:
         for step in range(100_000):
             time.sleep(0.01)
-            tick(step)
+            on_progress(step)
     except Stopped:
         path.write_text("saved")
         raise

@@ -23,13 +23,13 @@ from widemargin.uncertainty.drawn import Drawn, fresh_draws
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.wrap import as_network
 
-Ways = Float[Tensor, "networks rows"]
-"""How far the search went for each sample; every network replicas weighs its own samples only."""
+PerNetwork = Float[Tensor, "networks rows"]
+"""How far the search went for each sample; every replica weighs its samples only."""
 
 
 class Weight(Protocol):
-    def __call__(self, ways: Ways) -> Ways:
-        """A share for every sample, each row summing to 1."""
+    def __call__(self, distances: PerNetwork) -> PerNetwork:
+        """A weight for every sample, each row summing to 1."""
         ...
 
 
@@ -38,14 +38,14 @@ class Weight(Protocol):
 class UniformWeights:
     """Every sample counts the same."""
 
-    def __call__(self, ways: Ways) -> Ways:
-        return torch.full_like(ways, 1 / ways.shape[1])
+    def __call__(self, distances: PerNetwork) -> PerNetwork:
+        return torch.full_like(distances, 1 / distances.shape[1])
 
 
 @part
 @dataclass(frozen=True)
 class BoundaryWeights:
-    """Samples with a short way count more: exp(-way / scale).
+    """Samples near the boundary count more: exp(-distance / scale).
 
     All points that reach the boundary push it equally hard, so it settles where crowds balance; with this the points
     that lie next to it decide.  A sample where the network is exactly flat does not move and counts as near.
@@ -58,14 +58,14 @@ class BoundaryWeights:
         if not 0 < self.scale < math.inf:
             raise ValueError(f"BoundaryWeights.scale must be in (0, inf), got {self.scale}")
 
-    def __call__(self, ways: Ways) -> Ways:
-        return (-ways / self.scale).softmax(1)
+    def __call__(self, distances: PerNetwork) -> PerNetwork:
+        return (-distances / self.scale).softmax(1)
 
 
 @part
 @dataclass(frozen=True)
 class SelfScaledBoundaryWeights:
-    """BoundaryWeights whose scale is found in the batch: so many times the way of its nearest samples.
+    """BoundaryWeights whose scale follows from the batch: so many times the distance of its nearest samples.
 
     The boundary moves away from the nearest points as training goes on, and the scale with it; points measured in other
     units get the same weights.
@@ -73,7 +73,7 @@ class SelfScaledBoundaryWeights:
 
     times: float = 0.5
     nearest: float = 0.05
-    """Which quantile of the ways stands for the nearest samples."""
+    """Which quantile of the distances stands for the nearest samples."""
 
     def __post_init__(self) -> None:
         if not 0 < self.times < math.inf:
@@ -81,9 +81,9 @@ class SelfScaledBoundaryWeights:
         if not 0 <= self.nearest <= 1:
             raise ValueError(f"SelfScaledBoundaryWeights.nearest must be in [0, 1], got {self.nearest}")
 
-    def __call__(self, ways: Ways) -> Ways:
-        scale = self.times * ways.quantile(self.nearest, 1, keepdim=True)
-        return (-ways / scale.clamp_min(torch.finfo(ways.dtype).tiny)).softmax(1)
+    def __call__(self, distances: PerNetwork) -> PerNetwork:
+        scale = self.times * distances.quantile(self.nearest, 1, keepdim=True)
+        return (-distances / scale.clamp_min(torch.finfo(distances.dtype).tiny)).softmax(1)
 
 
 @part
@@ -95,12 +95,12 @@ class Method:
 
     @property
     def takes_unlabelled(self) -> bool:
-        """Are rows without a label of any use to it?  A perturbation of one's own must say so."""
+        """Are rows without a label of any use to it?  A user's perturbation must say so."""
         return self.criterion.takes_unlabelled and bool(getattr(self.perturb, "takes_unlabelled", False))
 
-    def weights(self, way: PerSample, replicas: int = 1) -> PerSample:
-        """How much each sample of a batch counts; for every network replicas they add up to 1."""
-        return self.weight(way.unflatten(0, (replicas, -1))).flatten()
+    def weights(self, distance: PerSample, replicas: int = 1) -> PerSample:
+        """How much each sample of a batch counts; for every replica they add up to 1."""
+        return self.weight(distance.unflatten(0, (replicas, -1))).flatten()
 
     def loss(
         self, model: nn.Module, inputs: Any, labels: Any = None, rng: Rng | torch.Generator | None = None
@@ -109,7 +109,7 @@ class Method:
 
         The search moves the points in eval mode and leaves no gradients; the loss is then that of the model in the mode
         in which it is.  Labels may be left out where the method needs none.  Without an `rng`, chance follows
-        torch.manual_seed, as dropout's does, and goes on from call to call; a generator of one's own goes on as well.
+        torch.manual_seed, as dropout's does, and goes on from call to call; so does a given generator.
         """
         network, points = as_network(model), as_points(inputs)
         known = no_labels(points) if labels is None else as_labels(labels, len(points))
@@ -126,7 +126,7 @@ class Method:
     def loss_at(
         self, network: Network, inputs: Points, labels: Labels, moved: Perturbed, weights: PerSample | None = None
     ) -> Tensor:
-        """The loss of points that were moved already.  Replicas each have their own mean; the sum keeps their gradients
+        """The loss of points that were moved already.  Each replica has its mean; the sum keeps their gradients
         apart.
 
         The weights are those of this batch; if it is part of a larger one, give those that it has there.

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from widemargin.data.optional import import_optional
-from widemargin.runs.stop import Asking, Stopped
+from widemargin.runs.stop import Stopped, StopRequest
 from widemargin.workers import Bar, Board, Job, sendable
 
 _OBJECT_STORE = 80 * 2**20
@@ -41,18 +41,18 @@ class RayTasks:
 
     retries: int = 3
 
-    def do(self, jobs: Sequence[Job], board: Board, count: int, asking: Asking) -> None:
+    def do(self, jobs: Sequence[Job], board: Board, count: int, stop_request: StopRequest) -> None:
         import ray
 
         left, running = deque(_Attempt(number, job) for number, job in enumerate(jobs)), dict[Any, _Attempt]()
-        # If its computer fails it restarts empty: the next ticks fill it.
+        # If its computer fails it restarts empty: the next reports fill it.
         progress: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Progress).remote()
         perform = ray.remote(num_cpus=1, max_retries=0)(_perform)
         here = _Place.this()
         bars, stopped = _Bars(board), False
         try:
             while left or running:
-                if not stopped and asking.now():
+                if not stopped and stop_request.now():
                     stopped = True
                     left.clear()
                     progress.stop.remote()
@@ -105,7 +105,7 @@ class _Bars:
     def show(self, attempt: _Attempt, steps: int) -> None:
         if attempt.number not in self.shown:
             self.shown[attempt.number] = self.board.begin(attempt.job)
-        self.shown[attempt.number].tick(steps)
+        self.shown[attempt.number].update(steps)
 
     def end(self, attempt: _Attempt) -> None:
         self.show(attempt, attempt.job.steps)
@@ -132,8 +132,8 @@ class _Progress:
 
 
 @dataclass
-class _Ticks:
-    """A Tick that reports a few times a second at most: some jobs have thousands of quick steps."""
+class _Throttled:
+    """Reports progress a few times a second at most: some jobs have thousands of quick steps."""
 
     number: int
     progress: Any
@@ -181,12 +181,12 @@ class _Place:
 def _perform(place: _Place, number: int, pickled: bytes, progress: Any) -> Exception | None:
     """In a worker process.  Errors of a job are returned; raised errors are those of the worker."""
     torch.set_num_threads(1)
-    ticks = _Ticks(number, progress)
+    on_progress = _Throttled(number, progress)
     try:
         place.enter()
-        ticks(0)
+        on_progress(0)
         job = _unpickled(pickled)
-        job.function(*job.arguments, ticks)
+        job.function(*job.arguments, on_progress)
     except Stopped:
         return None
     except Exception as error:  # Any error of a job is raised in the parent.

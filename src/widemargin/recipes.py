@@ -124,16 +124,16 @@ def udp_near(ball: Ball, alpha: float, steps: int, scale: float, measure: Object
     """Ours: UDP in which samples near the boundary count more, by exp(-distance / scale).
 
     Three projections find the distance.  A relative of DyART's weights (Xu et al. 2023), and like MMA, GAIRAT and MAIL
-    a way to let near points decide.
+    they let near points decide.
     """
     search = WithBoundaryDistance(_uncertain(ball, alpha, steps, measure), projection(ball, steps=3))
     return Method(search, perturbed_loss, BoundaryWeights(scale))
 
 
 def udp_projected(ball: Ball, steps: int = 4) -> Method:
-    """Ours: the same with nothing to tune.  A few projection steps to the boundary, a random share of the way (the
-    theorem's setting, UDP-x), and nearness in units of the nearest points' own distance."""
-    ascent = Ascent(Fixed(steps), ProjectToBoundary(ball.radius), share=RandomFraction(0.0, 1.0))
+    """Ours: the same with nothing to tune.  A few projection steps to the boundary, a random fraction of the path (the
+    theorem's setting, UDP-x), and weights in units of the nearest points' distance."""
+    ascent = Ascent(Fixed(steps), ProjectToBoundary(ball.radius), fraction=RandomFraction(0.0, 1.0))
     return Method(Search(-perturbed_gap, ball, ascent), perturbed_loss, SelfScaledBoundaryWeights())
 
 

@@ -19,12 +19,12 @@ _DEFINED = re.compile(r"^(?:(?:class|def) (?=\w+[(:])|(?=\w+(?:: [^=\n]+)? = ))(
 def homes(package: str) -> dict[str, list[str]]:
     """For every public name of a package the modules that define it.  Files are read, not imported."""
     folder = _ROOT.joinpath(*package.split(".")[1:])
-    found: dict[str, list[str]] = {}
+    modules: dict[str, list[str]] = {}
     for path in sorted(folder.rglob("*.py")):
         module = ".".join((package, *path.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__")
         for name in dict.fromkeys(_DEFINED.findall(path.read_text(encoding="utf-8"))):
-            found.setdefault(name, []).append(module)
-    return found
+            modules.setdefault(name, []).append(module)
+    return modules
 
 
 def find(package: str, name: str) -> Any:

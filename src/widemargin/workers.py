@@ -30,18 +30,18 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from widemargin.runs.stop import Asking, Nobody, Stopped
+from widemargin.runs.stop import NoStopRequest, Stopped, StopRequest
 
-Tick = Callable[[int], None]
+OnProgress = Callable[[int], None]
 """Called by a job with the number of its steps done so far; it raises Stopped if the job shall stop."""
-_NO_STOP = Nobody()
+_NO_STOP = NoStopRequest()
 _POLL_SECONDS = 0.2
 """Seconds between two checks for a stop."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A picklable function of its arguments and a Tick."""
+    """A picklable function of its arguments and an OnProgress."""
 
     name: str
     steps: int
@@ -52,7 +52,7 @@ class Job:
 class Engine(Protocol):
     """Where jobs run."""
 
-    def do(self, jobs: Sequence[Job], board: Board, count: int, asking: Asking) -> None:
+    def do(self, jobs: Sequence[Job], board: Board, count: int, stop_request: StopRequest) -> None:
         """Run all jobs, at most `count` at a time, with a bar of the board for each; the first that fails ends
         the others, and its error is raised here; so is Stopped, once all running jobs have stopped."""
         ...
@@ -62,18 +62,18 @@ class Engine(Protocol):
 class LocalProcesses:
     """One thread in each process: two busy processes with two threads each slow each other down many times."""
 
-    def do(self, jobs: Sequence[Job], board: Board, count: int, asking: Asking) -> None:
+    def do(self, jobs: Sequence[Job], board: Board, count: int, stop_request: StopRequest) -> None:
         if count == 1:
-            _do_here(jobs, board, asking)
+            _do_here(jobs, board, stop_request)
         else:
-            _do_in_processes(jobs, board, count, asking)
+            _do_in_processes(jobs, board, count, stop_request)
 
 
 @dataclass(frozen=True)
 class Workers:
     console: Console
     count: int = os.cpu_count() or 1
-    asking: Asking = _NO_STOP
+    stop_request: StopRequest = _NO_STOP
     engine: Engine = LocalProcesses()
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class Workers:
         columns = (TextColumn("{task.description:<38}", markup=False), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console) as progress:
             board = Board(progress, progress.add_task(title, total=sum(job.steps for job in jobs)))
-            self.engine.do(jobs, board, min(self.count, len(jobs)), self.asking)
+            self.engine.do(jobs, board, min(self.count, len(jobs)), self.stop_request)
 
 
 @dataclass(frozen=True)
@@ -116,40 +116,40 @@ class Bar:
     job: Job
     task: TaskID
 
-    def tick(self, steps: int) -> None:
+    def update(self, steps: int) -> None:
         self.board.show(self.task, steps)
 
     def end(self) -> None:
-        self.tick(self.job.steps)
+        self.update(self.job.steps)
         self.board.progress.remove_task(self.task)
 
 
-def _do_here(jobs: Sequence[Job], board: Board, asking: Asking) -> None:
+def _do_here(jobs: Sequence[Job], board: Board, stop_request: StopRequest) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for job in jobs:
             bar = board.begin(job)
 
-            def tick(steps: int, bar: Bar = bar) -> None:
-                bar.tick(steps)
-                if asking.now():
+            def on_progress(steps: int, bar: Bar = bar) -> None:
+                bar.update(steps)
+                if stop_request.now():
                     raise Stopped
 
-            tick(0)
-            job.function(*job.arguments, tick)
+            on_progress(0)
+            job.function(*job.arguments, on_progress)
             bar.end()
     finally:
         torch.set_num_threads(before)
 
 
-def _do_in_processes(jobs: Sequence[Job], board: Board, count: int, asking: Asking) -> None:
+def _do_in_processes(jobs: Sequence[Job], board: Board, count: int, stop_request: StopRequest) -> None:
     left, bars, stopped = deque(jobs), dict[Connection, Bar](), False
     with _workers(count) as pipes:
         busy = set(pipes)
         while busy:
             ready = wait(busy, _POLL_SECONDS)
-            if not stopped and asking.now():
+            if not stopped and stop_request.now():
                 stopped = True
                 left.clear()
                 for pipe in bars:
@@ -158,7 +158,7 @@ def _do_in_processes(jobs: Sequence[Job], board: Board, count: int, asking: Aski
             for pipe in [pipe for pipe in pipes if pipe in ready]:
                 steps = _received(pipe)
                 if steps is not None:
-                    bars[pipe].tick(steps)
+                    bars[pipe].update(steps)
                     continue
                 was_sent_stop = pipe in bars and stopped
                 if pipe in bars:
@@ -248,7 +248,7 @@ def _work(pipe: Connection) -> None:
             # The parent is gone.
             os._exit(1)
 
-    def tick(steps: int) -> None:
+    def on_progress(steps: int) -> None:
         send(steps)
         if pipe.poll():
             raise Stopped
@@ -259,7 +259,7 @@ def _work(pipe: Connection) -> None:
             job = pipe.recv()
             if job is None:
                 return
-            job.function(*job.arguments, tick)
+            job.function(*job.arguments, on_progress)
         except Stopped:
             # The next message is None: no job.
             continue

@@ -40,30 +40,30 @@ def cells() -> dict[tuple[str, float], list[Run]]:
 
 
 def run(store: Store, workers: Workers) -> None:
-    names = {own[0].method: f"{name} {radius}" for (name, radius), own in cells().items()}
-    plane.complete([run for own in cells().values() for run in own], names, store, workers, "Corridor sweep")
+    names = {group[0].method: f"{name} {radius}" for (name, radius), group in cells().items()}
+    plane.complete([run for group in cells().values() for run in group], names, store, workers, "Corridor sweep")
 
 
 def missing(store: Store) -> int:
-    return plane.missing([run for own in cells().values() for run in own], store)
+    return plane.missing([run for group in cells().values() for run in group], store)
 
 
 def report(store: Store) -> Report:
-    found = {cell: [plane.measured(run, store) for run in own] for cell, own in cells().items()}
-    errors = {cell: [m.errors for m in own] for cell, own in found.items()}
+    results = {cell: [plane.measured(run, store) for run in group] for cell, group in cells().items()}
+    errors = {cell: [m.errors for m in group] for cell, group in results.items()}
     rows = [
         (
             name,
             f"{radius}",
             f"{min(errors[name, radius])} to {max(errors[name, radius])}",
-            mean_std([m.worst for m in found[name, radius]]),
-            mean_std([m.mean for m in found[name, radius]]),
+            mean_std([m.worst for m in results[name, radius]]),
+            mean_std([m.mean for m in results[name, radius]]),
         )
-        for name, radius in found
+        for name, radius in results
     ]
     table = Table(
         "Narrow Corridor: errors and margins over the radius",
-        ("method", "radius", f"errors of {len(found['UDPR', RADII[0]][0].margin)}", "worst", "mean"),
+        ("method", "radius", f"errors of {len(results['UDPR', RADII[0]][0].margin)}", "worst", "mean"),
         tuple(rows),
         f"Over {len(SEEDS)} seeds; margins as a share of the best possible.",
     )
@@ -105,7 +105,7 @@ def _ranges(name: str, errors: dict[tuple[str, float], list[int]]) -> str:
 
 def _figure(store: Store) -> Picture:
     figure, axes = panels(len(METHODS), len(RADII))
-    for (name, radius), own in cells().items():
-        draw_regions(axes[list(METHODS).index(name)][RADII.index(radius)], plane.picture(own[0], store))
+    for (name, radius), group in cells().items():
+        draw_regions(axes[list(METHODS).index(name)][RADII.index(radius)], plane.picture(group[0], store))
     label_grid(axes, [f"radius {radius}" for radius in RADII], list(METHODS))
     return Picture("corridor-sweep", figure, f"Decision regions after training (seed {SEEDS[0]}).")

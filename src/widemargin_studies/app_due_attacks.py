@@ -21,7 +21,7 @@ from widemargin.report.store import Arrays, Parts, Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import all_of, greater, in_most_seeds, mean_of
 from widemargin.rng import Rng
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies import due, plane
 from widemargin_studies.pictorial import entropy_of, loss_of
 
@@ -68,7 +68,7 @@ class Ends:
 
 
 def parts(seed: int) -> Parts:
-    return ("due attacks", due.trial(standard(), seed), SEARCHES)
+    return ("due attacks", due.run_of(standard(), seed), SEARCHES)
 
 
 def run(store: Store, workers: Workers) -> None:
@@ -81,17 +81,17 @@ def missing(store: Store) -> int:
     return sum(parts(seed) not in store for seed in due.SEEDS)
 
 
-def attack(seed: int, store: Store, tick: Tick) -> None:
-    trial = due.trial(standard(), seed)
-    network, cloud = due.trained(trial, tick), due.DATA.draw()
+def attack(seed: int, store: Store, on_progress: OnProgress) -> None:
+    run = due.run_of(standard(), seed)
+    network, cloud = due.trained(run, on_progress), due.DATA.draw()
     rng = Rng.seeded(seed, purpose="attack")
     ends = {
         name: cloud.points + search(network, cloud.points, cloud.labels, rng).delta for name, search in SEARCHES.items()
     }
     # Starts and ends in one cloud: the window of the measurement then holds them all.
     every = torch.cat([cloud.points, *ends.values()])
-    found = margins(network, Dataset(every, cloud.labels.repeat(len(ends) + 1)), resolution=201).margin
-    start, *moved = found.reshape(-1, len(cloud))
+    results = margins(network, Dataset(every, cloud.labels.repeat(len(ends) + 1)), resolution=201).margin
+    start, *moved = results.reshape(-1, len(cloud))
     window = Window.around(cloud, pad=1.1 * due.BALL.radius)
     x, y = window.grid(plane.PICTURE_RESOLUTION)
     answers = log_probs(network, window.points(len(x))).reshape(len(y), len(x), -1)
@@ -111,21 +111,21 @@ def ends_of(name: str, arrays: Arrays) -> Ends:
 
 def report(store: Store) -> Report:
     stored = [store.load(parts(seed)) for seed in due.SEEDS]
-    found = {name: [ends_of(name, each.arrays) for each in stored] for name in SEARCHES}
+    results = {name: [ends_of(name, each.arrays) for each in stored] for name in SEARCHES}
     errors = " ".join(str(each.numbers["errors"]) for each in stored)
     return Report(
         TITLE,
         "Does a search for uncertainty stop at the boundary of a Gaussian process, where one for loss goes on?",
         f"{due.settings()} Errors before anything moves: {errors}.",
-        verdicts(found[PGD], found[UDP]),
-        (_table(found),),
+        verdicts(results[PGD], results[UDP]),
+        (_table(results),),
         (_picture([each.arrays for each in stored]),),
     )
 
 
 def verdicts(pgd: Sequence[Ends], udp: Sequence[Ends]) -> tuple[Verdict, ...]:
     at_boundary = float(np.mean([ends.at_boundary for ends in udp]))
-    unexplored = [float(np.mean([ends.unexplored for ends in own])) for own in (pgd, udp)]
+    unexplored = [float(np.mean([ends.unexplored for ends in group])) for group in (pgd, udp)]
     return (
         Verdict(
             # The bar of App. D.2, where the claim is the same.
@@ -154,20 +154,20 @@ def _shares(shares: Sequence[float]) -> str:
     return "share by seed: " + " ".join(f"{share:.2f}" for share in shares)
 
 
-def _table(found: dict[str, list[Ends]]) -> Table:
+def _table(results: dict[str, list[Ends]]) -> Table:
     return Table(
         "Where the points end",
         ("search", "crossed", "by over a step", "at it", "unexplored", "entropy / log 2"),
         tuple(
             (
                 name,
-                mean_std([ends.crossed for ends in own]),
-                mean_std([ends.beyond for ends in own]),
-                mean_std([ends.at_boundary for ends in own]),
-                mean_std([ends.unexplored for ends in own]),
-                mean_std([float(ends.entropy.mean()) for ends in own]),
+                mean_std([ends.crossed for ends in group]),
+                mean_std([ends.beyond for ends in group]),
+                mean_std([ends.at_boundary for ends in group]),
+                mean_std([ends.unexplored for ends in group]),
+                mean_std([float(ends.entropy.mean()) for ends in group]),
             )
-            for name, own in found.items()
+            for name, group in results.items()
         ),
         f"Shares of {len(due.DATA.draw())} points, mean and standard deviation of {len(due.SEEDS)} networks; a step "
         f"reaches {due.ONE_STEP:.2f} in the plane. At it: within a step of the boundary; unexplored: not at it, and "
@@ -185,11 +185,11 @@ def _picture(by_seed: Sequence[Arrays]) -> Picture:
         ):
             draw_landscape(panel, x, y, values, colours)
             panel.contour(x, y, ahead, levels=[0.0], colors=BOUNDARY, linewidths=1.2)
-            start, end, own = arrays["points"][shown], arrays[name][shown], labels[shown]
-            for a, b, label in zip(start, end, own, strict=True):
+            start, end, shown_labels = arrays["points"][shown], arrays[name][shown], labels[shown]
+            for a, b, label in zip(start, end, shown_labels, strict=True):
                 panel.plot(*np.stack([a, b]).T, color=COLOURS[label], linewidth=0.4, alpha=0.6)
-            draw_points(panel, start, own)
-            draw_points(panel, end, own, size=26, marker="+")
+            draw_points(panel, start, shown_labels)
+            draw_points(panel, end, shown_labels, size=26, marker="+")
             panel.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
             bare(panel)
     columns = [f"{PGD}, loss of class 0", f"{PGD}, loss of class 1", f"{UDP}, entropy"]

@@ -15,7 +15,7 @@ from widemargin.report.figures import draw_regions, label_grid, panels
 from widemargin.report.store import Arrays, Parts, Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import in_most_seeds
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies import due, plane
 
 TITLE = "App. D.6: training a deep kernel (DUE) with PGD-50 and with UDP-50"
@@ -29,7 +29,7 @@ CLEAN, PGD, UDP = METHODS
 
 
 def parts(name: str, seed: int) -> Parts:
-    return (due.trial(METHODS[name], seed),)
+    return (due.run_of(METHODS[name], seed),)
 
 
 def run(store: Store, workers: Workers) -> None:
@@ -42,29 +42,29 @@ def missing(store: Store) -> int:
     return sum(parts(name, seed) not in store for name in METHODS for seed in due.SEEDS)
 
 
-def fit(name: str, seed: int, store: Store, tick: Tick) -> None:
-    trial = due.trial(METHODS[name], seed)
-    network, cloud = due.trained(trial, tick), due.DATA.draw()
-    found = margins(network, cloud, resolution=201)
-    arrays = {"margin": found.margin, "best": found.best, **plane.picture_arrays(network, cloud)}
-    store.save(parts(name, seed), {"errors": found.errors}, arrays, {})
+def fit(name: str, seed: int, store: Store, on_progress: OnProgress) -> None:
+    run = due.run_of(METHODS[name], seed)
+    network, cloud = due.trained(run, on_progress), due.DATA.draw()
+    results = margins(network, cloud, resolution=201)
+    arrays = {"margin": results.margin, "best": results.best, **plane.picture_arrays(network, cloud)}
+    store.save(parts(name, seed), {"errors": results.errors}, arrays, {})
 
 
 def report(store: Store) -> Report:
-    found = {name: [store.load(parts(name, seed)).arrays for seed in due.SEEDS] for name in METHODS}
+    results = {name: [store.load(parts(name, seed)).arrays for seed in due.SEEDS] for name in METHODS}
     return Report(
         TITLE,
         "With a radius that is larger than many margins, whose points still let a Gaussian process learn the set?",
         due.settings(),
-        verdicts(found),
-        (_table(found),),
-        (_picture(found),),
+        verdicts(results),
+        (_table(results),),
+        (_picture(results),),
     )
 
 
-def verdicts(found: Mapping[str, Sequence[Arrays]]) -> tuple[Verdict, ...]:
-    errors = {name: [_measured(arrays).errors for arrays in own] for name, own in found.items()}
-    alike = {name: agreements(found[name], found[CLEAN]) for name in (PGD, UDP)}
+def verdicts(results: Mapping[str, Sequence[Arrays]]) -> tuple[Verdict, ...]:
+    errors = {name: [_measured(arrays).errors for arrays in group] for name, group in results.items()}
+    alike = {name: agreements(results[name], results[CLEAN]) for name in (PGD, UDP)}
     return (
         Verdict(
             f"Trained on {PGD} points it does not classify the training set.",
@@ -80,14 +80,16 @@ def verdicts(found: Mapping[str, Sequence[Arrays]]) -> tuple[Verdict, ...]:
             "UDP's boundary is more like that of clean training than PGD's is, with most seeds.",
             in_most_seeds([udp > pgd for pgd, udp in zip(alike[PGD], alike[UDP], strict=True)]),
             "share of the window where they agree with clean training: "
-            + "; ".join(f"{name} {' '.join(f'{share:.2f}' for share in own)}" for name, own in alike.items()),
+            + "; ".join(f"{name} {' '.join(f'{share:.2f}' for share in group)}" for name, group in alike.items()),
         ),
     )
 
 
-def agreements(found: Sequence[Arrays], clean: Sequence[Arrays]) -> list[float]:
+def agreements(results: Sequence[Arrays], clean: Sequence[Arrays]) -> list[float]:
     """For every seed, the share of the window that both networks give to the same class."""
-    return [float(((own["lead"] > 0) == (other["lead"] > 0)).mean()) for own, other in zip(found, clean, strict=True)]
+    return [
+        float(((group["lead"] > 0) == (other["lead"] > 0)).mean()) for group, other in zip(results, clean, strict=True)
+    ]
 
 
 def _measured(arrays: Arrays) -> Margins:
@@ -98,17 +100,17 @@ def _listed(errors: Sequence[int]) -> str:
     return " ".join(map(str, errors))
 
 
-def _table(found: Mapping[str, Sequence[Arrays]]) -> Table:
+def _table(results: Mapping[str, Sequence[Arrays]]) -> Table:
     rows = []
-    for name, own in found.items():
-        measured = [_measured(arrays) for arrays in own]
+    for name, group in results.items():
+        measured = [_measured(arrays) for arrays in group]
         rows.append(
             (
                 name,
                 _listed([margin.errors for margin in measured]),
                 mean_std([margin.accuracy * 100 for margin in measured], 1),
                 mean_std([float(np.mean(margin.fraction > 0.5)) for margin in measured]),
-                mean_std(agreements(own, found[CLEAN])),
+                mean_std(agreements(group, results[CLEAN])),
             )
         )
     return Table(
@@ -121,10 +123,10 @@ def _table(found: Mapping[str, Sequence[Arrays]]) -> Table:
     )
 
 
-def _picture(found: Mapping[str, Sequence[Arrays]]) -> Picture:
+def _picture(results: Mapping[str, Sequence[Arrays]]) -> Picture:
     figure, axes = panels(len(due.SEEDS), len(METHODS), size=2.9)
-    for column, own in enumerate(found.values()):
-        for row, arrays in zip(axes, own, strict=True):
+    for column, group in enumerate(results.values()):
+        for row, arrays in zip(axes, group, strict=True):
             shown = {name: arrays[name] for name in ("points", "labels", "x", "y", "lead")}
             draw_regions(row[column], Panel(wrong=arrays["margin"] < 0, **shown))
     columns = ["trained on clean points", *(f"on {name} points" for name in (PGD, UDP))]

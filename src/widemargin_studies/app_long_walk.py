@@ -87,7 +87,7 @@ def _tell(study: ImageStudy, store: Store) -> Report:
         for name in ROWS[1:]
     )
     farther = mean_of([float(value) for value in arrays["PGD l2"] - arrays["UDP l2"]])
-    own = {name: mean_of([float(value) for value in arrays[f"{name} own probability"]]) for name in ROWS[1:]}
+    group = {name: mean_of([float(value) for value in arrays[f"{name} own probability"]]) for name in ROWS[1:]}
     return Report(
         f"{study.TITLE}, scale {study.scale.name}",
         "How far do the two go when nothing holds them back?",
@@ -101,8 +101,8 @@ def _tell(study: ImageStudy, store: Store) -> Report:
             ),
             Verdict(
                 "UDP leaves the network undecided, PGD leaves it sure of another class.",
-                all_of([greater(own["UDP"], 0.05), smaller(own["PGD"], 0.01)]),
-                f"mean probability of the true class {own['UDP']} after UDP, {own['PGD']} after PGD",
+                all_of([greater(group["UDP"], 0.05), smaller(group["PGD"], 0.01)]),
+                f"mean probability of the true class {group['UDP']} after UDP, {group['PGD']} after PGD",
             ),
         ),
         (

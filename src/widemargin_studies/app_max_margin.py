@@ -19,7 +19,7 @@ from widemargin.report.tables import Table
 from widemargin.report.verdicts import exactly, in_most_seeds
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies import plane
 
 TITLE = "App. D.1: the max-margin boundary of LMS-5"
@@ -44,7 +44,7 @@ class NearestNeighbour(nn.Module):
     def forward(self, points: Tensor) -> Tensor:
         # The quick form by matrix products loses the digits that matter next to the boundary.
         exact = "donot_use_mm_for_euclid_dist"
-        return torch.stack([-torch.cdist(points, own, compute_mode=exact).amin(1) for own in self.classes], 1)
+        return torch.stack([-torch.cdist(points, of_class, compute_mode=exact).amin(1) for of_class in self.classes], 1)
 
 
 @dataclass(frozen=True)
@@ -74,34 +74,34 @@ def missing(store: Store) -> int:
     return sum(parts(data) not in store for data in SETS)
 
 
-def measure(data: LMS5, store: Store, tick: Tick) -> None:
+def measure(data: LMS5, store: Store, on_progress: OnProgress) -> None:
     cloud = data.draw()
     rule = Single(at_input(NearestNeighbour(cloud)))
-    found = margins(rule, cloud, refinements=REFINEMENTS)
-    tick(1)
+    measured = margins(rule, cloud, refinements=REFINEMENTS)
+    on_progress(1)
     coarser = margins(rule, cloud, refinements=REFINEMENTS - 1)
     line = one_feature(cloud)
     numbers = {
-        "errors": found.errors,
-        "changed": float(np.abs(found.margin - coarser.margin).max()),
+        "errors": measured.errors,
+        "changed": float(np.abs(measured.margin - coarser.margin).max()),
         "threshold": line.threshold,
         "one feature": line.margin,
     }
-    arrays = {"margin": found.margin, "best": found.best, **plane.picture_arrays(rule, cloud)}
+    arrays = {"margin": measured.margin, "best": measured.best, **plane.picture_arrays(rule, cloud)}
     store.save(parts(data), numbers, arrays, {})
-    tick(2)
+    on_progress(2)
 
 
 def report(store: Store) -> Report:
-    found = [store.load(parts(data)) for data in SETS]
+    stored_sets = [store.load(parts(data)) for data in SETS]
     return Report(
         TITLE,
         "Does the nearest-neighbour boundary give every point of LMS-5 its best margin?  How much does x alone give?",
         f"Data seeds {' '.join(str(data.seed) for data in SETS)}; {SETS[0].count} points each, linear and slab margin "
         f"{SETS[0].linear_margin}; distances from a grid refined {REFINEMENTS} times. Nothing is trained.",
-        verdicts(found),
-        (table(found),),
-        (picture(found),),
+        verdicts(stored_sets),
+        (table(stored_sets),),
+        (picture(stored_sets),),
     )
 
 
@@ -109,19 +109,19 @@ def measured(stored: Stored) -> Margins:
     return Margins(stored.arrays["margin"], stored.arrays["best"])
 
 
-def table(found: list[Stored]) -> Table:
+def table(stored_sets: list[Stored]) -> Table:
     rows = []
-    for data, stored in zip(SETS, found, strict=True):
-        own, line = measured(stored), stored.numbers["one feature"]
+    for data, stored in zip(SETS, stored_sets, strict=True):
+        group, line = measured(stored), stored.numbers["one feature"]
         rows.append(
             (
                 str(data.seed),
-                f"{own.best.min():.4f}",
-                f"{own.margin.min():.4f}",
-                f"{_shortfall(own):.1e}",
+                f"{group.best.min():.4f}",
+                f"{group.margin.min():.4f}",
+                f"{_shortfall(group):.1e}",
                 f"{stored.numbers['changed']:.1e}",
                 f"{line:.4f}",
-                f"{100 * (1 - line / own.best.min()):.0f} %",
+                f"{100 * (1 - line / group.best.min()):.0f} %",
             )
         )
     return Table(
@@ -134,27 +134,29 @@ def table(found: list[Stored]) -> Table:
     )
 
 
-def verdicts(found: list[Stored]) -> tuple[Verdict, ...]:
-    own = [measured(stored) for stored in found]
-    changed = max(stored.numbers["changed"] for stored in found)
-    short = max(_shortfall(each) for each in own)
-    off = max(abs(each.margin.min() - each.best.min()) for each in own)
-    kept = [stored.numbers["one feature"] / float(each.best.min()) for stored, each in zip(found, own, strict=True)]
+def verdicts(stored_sets: list[Stored]) -> tuple[Verdict, ...]:
+    group = [measured(stored) for stored in stored_sets]
+    changed = max(stored.numbers["changed"] for stored in stored_sets)
+    short = max(_shortfall(each) for each in group)
+    off = max(abs(each.margin.min() - each.best.min()) for each in group)
+    kept = [
+        stored.numbers["one feature"] / float(each.best.min()) for stored, each in zip(stored_sets, group, strict=True)
+    ]
     return (
         Verdict(
             f"Distances are measured to {ERROR:g}.",
             exactly(changed <= ERROR),
-            f"the last refinement changes none of {sum(each.margin.size for each in own)} by more than {changed:.1e}",
+            f"the last refinement changes none of {sum(each.margin.size for each in group)} by more than {changed:.1e}",
         ),
         Verdict(
             "The nearest-neighbour boundary gives every point at least its best margin.",
-            exactly(short <= ERROR and sum(each.errors for each in own) == 0),
-            f"no point falls short by more than {short:.1e}; errors: {' '.join(str(each.errors) for each in own)}",
+            exactly(short <= ERROR and sum(each.errors for each in group) == 0),
+            f"no point falls short by more than {short:.1e}; errors: {' '.join(str(each.errors) for each in group)}",
         ),
         Verdict(
             "Its smallest margin is m*: it is a max-margin boundary.",
             exactly(bool(off <= ERROR)),
-            f"differs from m* by at most {off:.1e}; m* = {' '.join(f'{each.best.min():.4f}' for each in own)}",
+            f"differs from m* by at most {off:.1e}; m* = {' '.join(f'{each.best.min():.4f}' for each in group)}",
         ),
         Verdict(
             "A boundary that uses x alone separates the classes, with less margin: the price of the simplicity bias.",
@@ -165,13 +167,13 @@ def verdicts(found: list[Stored]) -> tuple[Verdict, ...]:
     )
 
 
-def _shortfall(found: Margins) -> float:
-    return float(np.maximum(found.best - found.margin, 0.0).max())
+def _shortfall(measured: Margins) -> float:
+    return float(np.maximum(measured.best - measured.margin, 0.0).max())
 
 
-def picture(found: list[Stored]) -> Picture:
-    figure, (axes,) = panels(1, len(found), size=2.5)
-    for panel, data, stored in zip(axes, SETS, found, strict=True):
+def picture(stored_sets: list[Stored]) -> Picture:
+    figure, (axes,) = panels(1, len(stored_sets), size=2.5)
+    for panel, data, stored in zip(axes, SETS, stored_sets, strict=True):
         shown = {name: stored.arrays[name] for name in ("points", "labels", "x", "y", "lead")}
         drawn = Panel(wrong=stored.arrays["margin"] < 0, **shown)
         draw_regions(panel, drawn)

@@ -58,12 +58,12 @@ class Restarted:
 
     def __call__(self, network: Network, parts: Splits) -> Numbers:
         some = parts.test.take(torch.arange(min(self.tests, len(parts.test))))
-        found = {"n": len(some), "clean": accuracy(network, some)}
+        results = {"n": len(some), "clean": accuracy(network, some)}
         for radius in RADII:
             ascent = Ascent(Fixed(self.steps), Steepest(radius / 10), InBall())
             attack = Search(perturbed_loss, Linf(radius), ascent)
-            found[f"{radius:g}"] = robust_accuracy(network, some, attack, restarts=self.restarts)
-        return Numbers(found, {})
+            results[f"{radius:g}"] = robust_accuracy(network, some, attack, restarts=self.restarts)
+        return Numbers(results, {})
 
 
 def _tell(study: ImageStudy, store: Store) -> Report:
@@ -71,8 +71,8 @@ def _tell(study: ImageStudy, store: Store) -> Report:
     rows, ends = [], {}
     for colour, name, cell in zip(COLOURS, NAMES, study.cells, strict=True):
         values = [[100 * v for v in study.numbers(cell, store, at)] for at in ("clean", *(f"{r:g}" for r in RADII))]
-        axes[0][0].plot((0, *RADII), [np.mean(own) for own in values], "o-", color=colour, label=name)
-        rows.append((name, *(told(own) for own in values)))
+        axes[0][0].plot((0, *RADII), [np.mean(group) for group in values], "o-", color=colour, label=name)
+        rows.append((name, *(told(group) for group in values)))
         ends[name] = study.accuracy(cell, store, f"{EPS:g}")
     axes[0][0].set_xlabel("radius of the test, linf")
     axes[0][0].set_ylabel("accuracy, %")

@@ -44,13 +44,13 @@ class OneStepAndMany:
 
     def __call__(self, network: Network, parts: Splits) -> Numbers:
         tests = parts.test
-        found = {
+        results = {
             "n": len(tests),
             "clean": accuracy(network, tests),
             "one step": robust_accuracy(network, tests, FGSM),
             "many": robust_accuracy(network, tests, PGD_20),
         }
-        return Numbers(found, {})
+        return Numbers(results, {})
 
 
 def _tell(study: ImageStudy, store: Store) -> Report:
@@ -65,7 +65,7 @@ def _tell(study: ImageStudy, store: Store) -> Report:
             panel.fill_between(updates, curves.min(0), curves.max(0), color=colour, alpha=0.2)
         curves = np.array([[line["robust"] for line in seed] for seed in looks])
         validation = study.images(cell, store)[1]
-        ends[cell.name] = tuple(accuracy_of(list(own), validation) for own in (curves.max(1), curves[:, -1]))
+        ends[cell.name] = tuple(accuracy_of(list(group), validation) for group in (curves.max(1), curves[:, -1]))
         panel.set_title(cell.name, fontsize=10)
         panel.set_ylim(0, 100)
         panel.set_xlabel("updates")

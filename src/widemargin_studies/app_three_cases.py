@@ -30,20 +30,20 @@ def missing(store: Store) -> int:
 
 
 def report(store: Store) -> Report:
-    found = pictorial.moves(store)
+    results = pictorial.moves(store)
     return Report(
         TITLE,
         "Does UDP adapt the effective radius to each point, where LDP uses all of it everywhere?",
         pictorial.settings(),
-        verdicts(found),
-        (pictorial.table(found, RADII),),
-        (picture(store, found),),
+        verdicts(results),
+        (pictorial.table(results, RADII),),
+        (picture(store, results),),
     )
 
 
-def verdicts(found: Mapping[Case, Moves]) -> tuple[Verdict, ...]:
-    apart = {(norm, radius): pictorial.apart(found, norm, radius) for norm in NORMS for radius in RADII}
-    udp = {(norm, radius): found[norm, radius, "UDP"] for norm in NORMS for radius in RADII}
+def verdicts(results: Mapping[Case, Moves]) -> tuple[Verdict, ...]:
+    apart = {(norm, radius): pictorial.apart(results, norm, radius) for norm in NORMS for radius in RADII}
+    udp = {(norm, radius): results[norm, radius, "UDP"] for norm in NORMS for radius in RADII}
     deepest = {radius: max(float(udp[norm, radius].beyond_network.max()) for norm in NORMS) for radius in RADII}
     farther = udp["l2", LARGE].length - udp["l2", MIDDLE].length
     near, far = (
@@ -55,26 +55,26 @@ def verdicts(found: Mapping[Case, Moves]) -> tuple[Verdict, ...]:
             pictorial.in_most(
                 [
                     *(apart[norm, SMALL] <= ONE_STEP[norm] for norm in NORMS),
-                    *(~beyond for beyond in _across(found, SMALL)),
+                    *(~beyond for beyond in _across(results, SMALL)),
                 ]
             ),
-            f"farthest apart {max(apart[norm, SMALL].max() for norm in NORMS):.4f}; {_counts(found, SMALL)}",
+            f"farthest apart {max(apart[norm, SMALL].max() for norm in NORMS):.4f}; {_counts(results, SMALL)}",
         ),
         Verdict(
             f"2°, eps1 < eps = {MIDDLE} < eps2: LDP takes the near points across the best boundary, not the far ones.",
             pictorial.in_most(
-                np.concatenate([beyond[:, NEAR], ~beyond[:, FAR]], 1) for beyond in _across(found, MIDDLE)
+                np.concatenate([beyond[:, NEAR], ~beyond[:, FAR]], 1) for beyond in _across(results, MIDDLE)
             ),
-            _counts(found, MIDDLE),
+            _counts(results, MIDDLE),
         ),
         Verdict(
             f"3°, eps = {LARGE} >= eps2 = {PAIRS.far}: LDP takes all of them across.",
-            pictorial.in_most(_across(found, LARGE)),
-            _counts(found, LARGE),
+            pictorial.in_most(_across(results, LARGE)),
+            _counts(results, LARGE),
         ),
         Verdict(
             "In no case does UDP cross the network's boundary by more than one step.",
-            pictorial.in_most(own.beyond_network <= ONE_STEP[norm] for (norm, _), own in udp.items()),
+            pictorial.in_most(moved.beyond_network <= ONE_STEP[norm] for (norm, _), moved in udp.items()),
             "deepest: " + ", ".join(f"{deepest[radius]:.3f} at eps {radius}" for radius in RADII),
         ),
         Verdict(
@@ -92,32 +92,32 @@ def verdicts(found: Mapping[Case, Moves]) -> tuple[Verdict, ...]:
     )
 
 
-def _across(found: Mapping[Case, Moves], radius: float) -> list[NDArray[Any]]:
+def _across(results: Mapping[Case, Moves], radius: float) -> list[NDArray[Any]]:
     """[seed, point] for each norm: did LDP take it across the best boundary?"""
-    return [found[norm, radius, "LDP"].beyond_best > 0 for norm in NORMS]
+    return [results[norm, radius, "LDP"].beyond_best > 0 for norm in NORMS]
 
 
-def _crossed(found: Mapping[Case, Moves], radius: float, points: list[int], name: str = "LDP") -> int:
+def _crossed(results: Mapping[Case, Moves], radius: float, points: list[int], name: str = "LDP") -> int:
     """How many points ended across the best boundary, over seeds and norms."""
-    return sum(int((found[norm, radius, name].beyond_best[:, points] > 0).sum()) for norm in NORMS)
+    return sum(int((results[norm, radius, name].beyond_best[:, points] > 0).sum()) for norm in NORMS)
 
 
-def _counts(found: Mapping[Case, Moves], radius: float) -> str:
+def _counts(moves: Mapping[Case, Moves], radius: float) -> str:
     of = 2 * len(SEEDS) * len(NORMS)
     return "across the best boundary: " + "; ".join(
-        f"{name} near {_crossed(found, radius, NEAR, name)} and far {_crossed(found, radius, FAR, name)} of {of} each"
+        f"{name} near {_crossed(moves, radius, NEAR, name)} and far {_crossed(moves, radius, FAR, name)} of {of} each"
         for name in pictorial.OBJECTIVES
     )
 
 
-def picture(store: Store, found: Mapping[Case, Moves]) -> Picture:
+def picture(store: Store, results: Mapping[Case, Moves]) -> Picture:
     figure, axes = panels(2, 3, size=3.2)
     x, y, ahead = grid = pictorial.landscape(store, SHOWN)
     shades = {"LDP": (pictorial.loss_of(1, ahead), "Purples"), "UDP": (pictorial.entropy_of(ahead), "Greens")}
     for row, (name, (values, colours)) in zip(axes, shades.items(), strict=True):
         for panel, radius in zip(row, RADII, strict=True):
             draw_landscape(panel, x, y, values, colours)
-            pictorial.draw_moves(panel, grid, found["l2", radius, name], SHOWN, radius)
+            pictorial.draw_moves(panel, grid, results["l2", radius, name], SHOWN, radius)
     cases = (f"1°: eps = {SMALL} ≤ eps1", f"2°: eps1 < eps = {MIDDLE} < eps2", f"3°: eps = {LARGE} ≥ eps2")
     label_grid(axes, cases, ("LDP, on the loss of the orange class", "UDP, on the entropy"))
     return Picture(

@@ -31,7 +31,7 @@ from widemargin.uncertainty.ensemble import Ensemble
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.replicas import Replicas
 from widemargin.uncertainty.single import Single
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies import plane
 
 TITLE = "App. D.2: two distances, attacks, boundaries and oscillations"
@@ -91,10 +91,10 @@ def missing(store: Store) -> int:
     return plane.missing(list(chain(*cells().values())), store) + sum(parts not in store for parts in every)
 
 
-def _attack(seed: int, store: Store, tick: Tick) -> None:
+def _attack(seed: int, store: Store, on_progress: OnProgress) -> None:
     """Train ten members on clean points; move the points by each attack, on one member and on all ten."""
     seeds = range(1000 * seed, 1000 * seed + MEMBERS)
-    members = plane.trained(plane.runs_of(DATA, standard(), plane.FULL_BATCH, seeds), tick)[0].stack.split()
+    members = plane.trained(plane.runs_of(DATA, standard(), plane.FULL_BATCH, seeds), on_progress)[0].stack.split()
     single, ensemble = Single(at_input(members[0])), Ensemble(members)
     cloud, window = DATA.draw(), Window.around(DATA.draw(), pad=0.5)
     x, y = window.grid(plane.PICTURE_RESOLUTION)
@@ -114,10 +114,10 @@ def _attack(seed: int, store: Store, tick: Tick) -> None:
             for steps in ATTACK_STEPS:
                 search = Search(objective, Linf(100.0, OPEN), Ascent(Fixed(steps), Steepest(ATTACK_ALPHA)))
                 moved = cloud.points + search(network, cloud.points, cloud.labels, Rng.seeded(seed)).delta
-                own = lead(log_probs(network, moved.double().numpy()), 1) * (2 * cloud.labels.numpy() - 1)
+                group = lead(log_probs(network, moved.double().numpy()), 1) * (2 * cloud.labels.numpy() - 1)
                 arrays[f"{kind} {name} {steps}"] = moved.numpy()
                 numbers[f"{kind} {name} {steps}"] = {
-                    "crossed": float((own < 0).mean()),
+                    "crossed": float((group < 0).mean()),
                     "beyond a step": float(_beyond(network, cloud.points, moved, cloud.labels.numpy())),
                 }
     store.save(_attack_parts(seed), numbers, arrays, {})
@@ -135,7 +135,7 @@ def _beyond(network: Network, start: torch.Tensor, end: torch.Tensor, labels: Ar
     return float((lead(log_probs(network, back.double().numpy()), 1) * (2 * labels - 1) < 0).mean())
 
 
-def _count_flips(name: str, store: Store, tick: Tick) -> None:
+def _count_flips(name: str, store: Store, on_progress: OnProgress) -> None:
     """After every update, who on a grid has changed its mind?"""
     runs = plane.runs_of(DATA, METHODS[name], OSCILLATING, SEEDS)
     cloud = DATA.draw()
@@ -153,7 +153,7 @@ def _count_flips(name: str, store: Store, tick: Tick) -> None:
             flips, late = flips + changed, late + changed * (record.update > SETTLED)
         before = now
         if record.update % plane.TICK_EVERY == 0:
-            tick(record.update)
+            on_progress(record.update)
     with torch.no_grad():
         wrong = (network(everything.points).argmax(1) != everything.labels).view(len(runs), -1).sum(1)
     by_seed, late_by_seed = flips.view(len(runs), -1), late.view(len(runs), -1)
@@ -170,7 +170,7 @@ def _count_flips(name: str, store: Store, tick: Tick) -> None:
 def report(store: Store) -> Report:
     attacks = [store.load(_attack_parts(seed)).numbers for seed in SEEDS]
     flips = {name: store.load(_flips_parts(name)).numbers for name in METHODS}
-    found = {name: [plane.measured(run, store) for run in own] for name, own in cells().items()}
+    at_rest = {name: [plane.measured(run, store) for run in group] for name, group in cells().items()}
     moved = Table(
         "Points moved on a fixed network: share beyond its boundary",
         ("attack", "network", "steps", "crossed", "by 1.5 steps or more"),
@@ -186,9 +186,9 @@ def report(store: Store) -> Report:
         f"After training with radius {BALL.radius}",
         ("method", "errors at rest", "worst", "mean", "flips per grid point", f"area, {OFTEN}+ late flips", "errors"),
         tuple(
-            (name, " ".join(str(m.errors) for m in found[name]), mean_std([m.worst for m in found[name]]),
-             mean_std([m.mean for m in found[name]]), mean_std(flips[name]["flips"], 1), mean_std(flips[name]["often"]),
-             " ".join(str(e) for e in flips[name]["errors"]))
+            (name, " ".join(str(m.errors) for m in at_rest[name]), mean_std([m.worst for m in at_rest[name]]),
+             mean_std([m.mean for m in at_rest[name]]), mean_std(flips[name]["flips"], 1),
+             mean_std(flips[name]["often"]), " ".join(str(e) for e in flips[name]["errors"]))
             for name in METHODS
         ),
         f"At rest: {plane.FULL_BATCH}. Flips: {OSCILLATING}, {GRID} x {GRID} grid, late: after update {SETTLED}; last "
@@ -199,7 +199,7 @@ def report(store: Store) -> Report:
         "What do perturbations do where one radius cannot fit all points?",
         f"{DATA}, MLP {plane.NETWORK.widths}, step {ALPHA}, {STEPS} steps, radius {BALL.radius} (published: "
         "'large'), ensembles of ten standard-trained members.",
-        _verdicts(attacks, flips, {name: [m.errors for m in own] for name, own in found.items()}),
+        _verdicts(attacks, flips, {name: [m.errors for m in group] for name, group in at_rest.items()}),
         (moved, after),
         (_figure(store),),
     )
@@ -244,7 +244,8 @@ def _verdicts(
         Verdict(
             "LDP-PGD's boundary oscillates more than UDP-PGD's (at least twice the flips).",
             greater(mean_of(more), 0.0),
-            ", ".join(f"{name} {np.mean(own['flips']):.1f}" for name, own in flips.items()) + " flips per grid point",
+            ", ".join(f"{name} {np.mean(group['flips']):.1f}" for name, group in flips.items())
+            + " flips per grid point",
         ),
     )
 

@@ -67,7 +67,7 @@ class Group:
         paper = [
             {cell: self._paper_estimate(cell, number) for cell in self._compared} for number in range(len(self.balls))
         ]
-        best = [max(found, key=lambda cell: found[cell].value) for found in ours]
+        best = [max(estimates, key=lambda cell: estimates[cell].value) for estimates in ours]
         told = [f"{cell.label} in {short(ball)}" for cell, ball in zip(best, self.balls, strict=True)]
         return Verdict(
             f"{self.title}: a UDP method has the best {self.shows} in most balls.",
@@ -100,21 +100,24 @@ class Group:
         return number.estimate(TESTS if self.shows == "robust accuracy" else 2 * TESTS)
 
 
-def _ahead(found: Mapping[Cell, Estimate]) -> Outcome:
+def _ahead(estimates: Mapping[Cell, Estimate]) -> Outcome:
     """Is the best of UDP better than the best of all others?"""
-    udp, others = _bests(found)
+    udp, others = _bests(estimates)
     return greater(udp, others)
 
 
 def _count(balls: Sequence[Mapping[Cell, Estimate]], surely: bool = False) -> int:
     if surely:
-        return sum(_ahead(found) == "held" for found in balls)
+        return sum(_ahead(estimates) == "held" for estimates in balls)
     return sum(udp.value > others.value for udp, others in map(_bests, balls))
 
 
-def _bests(found: Mapping[Cell, Estimate]) -> tuple[Estimate, Estimate]:
+def _bests(estimates: Mapping[Cell, Estimate]) -> tuple[Estimate, Estimate]:
     udp, others = (
-        max((own for cell, own in found.items() if (cell.name in OURS) == ours), key=lambda own: own.value)
+        max(
+            (estimate for cell, estimate in estimates.items() if (cell.name in OURS) == ours),
+            key=lambda estimate: estimate.value,
+        )
         for ours in (True, False)
     )
     return udp, others

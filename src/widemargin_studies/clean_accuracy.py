@@ -58,11 +58,11 @@ class WithValidation:
 
     def __call__(self, network: Network, parts: Splits) -> Numbers:
         numbers, arrays = self.test(network, parts)
-        found: dict[str, Any] = {"validated": len(parts.validation)}
+        results: dict[str, Any] = {"validated": len(parts.validation)}
         for ball in self.chosen_by:
             attack = pgd_attack(ball, ball.radius / 8, 20)
-            found[validation(ball)] = robust_accuracy(network, parts.validation, attack)
-        return Numbers(numbers | found, arrays)
+            results[validation(ball)] = robust_accuracy(network, parts.validation, attack)
+        return Numbers(numbers | results, arrays)
 
 
 def validation(ball: Ball) -> str:
@@ -76,9 +76,9 @@ def _tell(study: ImageStudy, store: Store) -> Report:
     tables, verdicts = [], []
     for bench, panel in zip(benches, axes[0], strict=True):
         title = bench.data.name
-        found = {(cell.name, cell.eps): cell for cell in study.cells if cell.bench == bench}
-        clean = {key: study.accuracy(cell, store, "clean") for key, cell in found.items()}
-        radii = sorted({eps for _, eps in found})
+        results = {(cell.name, cell.eps): cell for cell in study.cells if cell.bench == bench}
+        clean = {key: study.accuracy(cell, store, "clean") for key, cell in results.items()}
+        radii = sorted({eps for _, eps in results})
         for colour, name in zip(COLOURS, METHODS, strict=False):
             panel.plot(radii, [100 * clean[name, eps].value for eps in radii], "o-", color=colour, label=name)
         panel.set_title(title, fontsize=10)
@@ -87,7 +87,7 @@ def _tell(study: ImageStudy, store: Store) -> Report:
         panel.set_ylabel("clean accuracy, %")
         for what, name in (("clean accuracy", "clean"), *((f"accuracy in {short(b)}", repr(b)) for b in _balls(study))):
             rows = tuple(
-                (method, *(told([100 * v for v in study.numbers(found[method, eps], store, name)]) for eps in radii))
+                (method, *(told([100 * v for v in study.numbers(results[method, eps], store, name)]) for eps in radii))
                 for method in METHODS
             )
             note = f"On {study.tested(study.cells[0], store, name):,} test images; columns are radii of training."

@@ -28,7 +28,7 @@ from widemargin.training.loop import train
 from widemargin.training.plan import Adam, Cosine, Epochs, Plan, Updates
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies import plane
 
 TITLE = "What our corrections of the published search change"
@@ -157,7 +157,7 @@ def run(store: Store, workers: Workers) -> None:
         for seed in SEEDS
         if fooled_parts(seed) not in store
     ]
-    names = {own.method: "with and without corrections" for own in all_plane_runs()}
+    names = {group.method: "with and without corrections" for group in all_plane_runs()}
     workers.do(jobs + plane.jobs(all_plane_runs(), names, store), TITLE)
 
 
@@ -166,16 +166,18 @@ def missing(store: Store) -> int:
     return sum(parts not in store for parts in every) + plane.missing(all_plane_runs(), store)
 
 
-def _trained(network: LeNetSpec | NormedSpec, method: Method, seed: int, train_on: Dataset, tick: Tick) -> Single:
+def _trained(
+    network: LeNetSpec | NormedSpec, method: Method, seed: int, train_on: Dataset, on_progress: OnProgress
+) -> Single:
     model = Single(at_input(network.build(Rng.seeded(seed, purpose="weights").generators[0])))
     for record in train(model, train_on, method, PLAN, (seed,)):
-        tick(record.update)
+        on_progress(record.update)
     return model.eval()
 
 
-def _fool(seed: int, store: Store, tick: Tick) -> None:
+def _fool(seed: int, store: Store, on_progress: OnProgress) -> None:
     splits = DATA.draw()
-    model = _trained(LENET, standard(), seed, splits.train, tick)
+    model = _trained(LENET, standard(), seed, splits.train, on_progress)
     images, labels = splits.test[torch.arange(len(splits.test))]
     numbers: dict[str, int] = {"n": len(labels)}
     for name, method in SEARCHES.items():
@@ -185,9 +187,9 @@ def _fool(seed: int, store: Store, tick: Tick) -> None:
     store.save(fooled_parts(seed), numbers, {}, {})
 
 
-def _fit(network: LeNetSpec | NormedSpec, method: Method, seed: int, store: Store, tick: Tick) -> None:
+def _fit(network: LeNetSpec | NormedSpec, method: Method, seed: int, store: Store, on_progress: OnProgress) -> None:
     splits = DATA.draw()
-    model = _trained(network, method, seed, splits.train, tick)
+    model = _trained(network, method, seed, splits.train, on_progress)
     numbers = {
         "clean": accuracy(model, splits.test),
         "robust": robust_accuracy(model, splits.test, ATTACK),
@@ -217,7 +219,7 @@ class Change:
 
 
 def changes(store: Store) -> list[Change]:
-    found = []
+    results = []
     for network, comparisons in IMAGES.items():
         for compared in comparisons:
             for name in ("clean", "robust"):
@@ -225,20 +227,20 @@ def changes(store: Store) -> list[Change]:
                     [100 * store.load(parts(network, method, seed)).numbers[name] for seed in SEEDS]
                     for method in (compared.ours, compared.theirs)
                 )
-                found.append(Change(TITLES[network], compared.name, f"{name} accuracy", "points", ours, theirs))
+                results.append(Change(TITLES[network], compared.name, f"{name} accuracy", "points", ours, theirs))
     for data, pairs in PLANE.items():
         for compared in pairs:
             ours, theirs = (
-                [plane.measured(own, store).worst for own in plane_runs(data, method)]
+                [plane.measured(group, store).worst for group in plane_runs(data, method)]
                 for method in (compared.ours, compared.theirs)
             )
-            found.append(Change(TITLES[data], compared.name, "worst margin", "of the best", ours, theirs))
-    return found
+            results.append(Change(TITLES[data], compared.name, "worst margin", "of the best", ours, theirs))
+    return results
 
 
 def _searched(store: Store) -> list[Change]:
     numbers = [store.load(fooled_parts(seed)).numbers for seed in SEEDS]
-    shares = {name: [100 * own[name] / own["n"] for own in numbers] for name in SEARCHES}
+    shares = {name: [100 * group[name] / group["n"] for group in numbers] for name in SEARCHES}
     return [
         Change("LeNet, digits", name, "share that its search takes across", "points", shares["ours"], shares[other])
         for name, other in ((START, "random start"), (FORM, "as published"))
@@ -246,7 +248,7 @@ def _searched(store: Store) -> list[Change]:
 
 
 def report(store: Store) -> Report:
-    found, searched = changes(store), _searched(store)
+    results, searched = changes(store), _searched(store)
     rows = tuple(
         (
             change.where,
@@ -256,7 +258,7 @@ def report(store: Store) -> Report:
             mean_std(list(change.theirs), _digits(change)),
             str(change.difference),
         )
-        for change in (*searched, *found)
+        for change in (*searched, *results)
     )
     tests = store.load(next(iter(image_cells()))).numbers["n"]
     return Report(
@@ -268,7 +270,7 @@ def report(store: Store) -> Report:
         f".015 in Linf .3, LeNets of standard training. Corridor: {PLANS[NarrowCorridor]}; LMS-5: {PLANS[LMS5]}; "
         "UDP with eps .5, TRADES with eps .25, both step .05 and 10 steps, weight 6 (KL) or 1 (the paper's "
         "cross-entropy).",
-        (*map(_verdict, searched), *map(_verdict, found)),
+        (*map(_verdict, searched), *map(_verdict, results)),
         (
             Table(
                 "Corrected and as published",

@@ -20,26 +20,26 @@ from widemargin.uncertainty.estimators import BeforeHead, MCDropoutSpec
 _JUDGED_AT_ONCE = 256
 
 
-def updates(trial: Run, epochs: int) -> int:
-    assert isinstance(trial.data, ImageSet)
-    return epochs * updates_per_epoch(trial.data.published_rows, trial.plan.batch)
+def updates(run: Run, epochs: int) -> int:
+    assert isinstance(run.data, ImageSet)
+    return epochs * updates_per_epoch(run.data.published_rows, run.plan.batch)
 
 
-def training(trial: Run, epochs: float) -> float:
+def training(run: Run, epochs: float) -> float:
     """Seconds for so many epochs, from the time of one pass of a batch as large as the plan's, measured now."""
-    assert isinstance(trial.data, ImageSet)
-    assert isinstance(trial.network, ImageShape)
+    assert isinstance(run.data, ImageSet)
+    assert isinstance(run.network, ImageShape)
     # In latent space a search passes only through the head.
-    each = 2.0 if isinstance(trial.place, BeforeHead) else passes(trial.method)
-    each *= trial.estimator.draws if isinstance(trial.estimator, MCDropoutSpec) else 1
-    rows = trial.data.published_rows
-    return epochs * rows * each * _seconds_per_pass(trial.network, trial.plan.batch or rows) if epochs else 0.0
+    each = 2.0 if isinstance(run.place, BeforeHead) else passes(run.method)
+    each *= run.estimator.draws if isinstance(run.estimator, MCDropoutSpec) else 1
+    rows = run.data.published_rows
+    return epochs * rows * each * _seconds_per_pass(run.network, run.plan.batch or rows) if epochs else 0.0
 
 
-def judging(trial: Run, passes: float) -> float:
+def judging(run: Run, passes: float) -> float:
     """Seconds for so many passes of one image."""
-    assert isinstance(trial.network, ImageShape)
-    return passes * _seconds_per_pass(trial.network, _JUDGED_AT_ONCE)
+    assert isinstance(run.network, ImageShape)
+    return passes * _seconds_per_pass(run.network, _JUDGED_AT_ONCE)
 
 
 def passes(method: Method) -> float:

@@ -30,8 +30,8 @@ METHODS: fig3.Methods = {
 
 def cells() -> fig3.Cells:
     return {
-        cell: [replace(run, plan=replace(run.plan, length=UPDATES)) for run in own]
-        for cell, own in fig3.cells(METHODS, SEEDS).items()
+        cell: [replace(run, plan=replace(run.plan, length=UPDATES)) for run in group]
+        for cell, group in fig3.cells(METHODS, SEEDS).items()
     }
 
 
@@ -41,12 +41,12 @@ def run(store: Store, workers: Workers) -> None:
 
 
 def missing(store: Store) -> int:
-    return plane.missing([run for own in cells().values() for run in own], store) + digits_audit.missing(store)
+    return plane.missing([run for group in cells().values() for run in group], store) + digits_audit.missing(store)
 
 
 def report(store: Store) -> Report:
     runs = cells()
-    found = fig3.results(runs, store)
+    measured = fig3.results(runs, store)
     return Report(
         "How wide is the margin?",
         "Six ways to train the same network on two point sets; the dashed line is the boundary with the widest margin. "
@@ -54,8 +54,8 @@ def report(store: Store) -> Report:
         f"Seeds {SEEDS[0]}..{SEEDS[-1]}, {UPDATES.count} updates; MLP {plane.NETWORK.widths}, ReLU. LDP-PGD climbs the "
         f"loss, TRADES the divergence (corridor: radius 0.25; LMS-5: the largest admissible, {fig3.ADMISSIBLE}); "
         "UDP-PGD and UDPR climb the uncertainty with radius 0.5; in UDP-near samples that were moved less count more. "
-        f"Digits: {digits_audit.trial('UDP-PGD').network}, {digits_audit.PLAN}, UDP-PGD with radius 0.3, seed 0.",
+        f"Digits: {digits_audit.run_of('UDP-PGD').network}, {digits_audit.PLAN}, UDP-PGD with radius 0.3, seed 0.",
         (),
-        (*(fig3.margin_table(data, by_name, SEEDS) for data, by_name in found.items()), digits_audit.table(store)),
+        (*(fig3.margin_table(data, by_name, SEEDS) for data, by_name in measured.items()), digits_audit.table(store)),
         (fig3.regions(runs, store, "margins"), digits_audit.picture(store)),
     )

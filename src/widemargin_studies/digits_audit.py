@@ -21,7 +21,7 @@ from widemargin.runs.prepare import prepare
 from widemargin.runs.run import Run
 from widemargin.runs.runner import run_training
 from widemargin.training.plan import Adam, Cosine, Epochs, Plan
-from widemargin.workers import Job, Tick
+from widemargin.workers import Job, OnProgress
 
 DATA = ImageSet("digits")
 PLAN = Plan(Epochs(20), Adam(2e-3, Cosine()), batch=32)
@@ -29,12 +29,12 @@ METHODS: dict[str, Method] = {"standard": standard(), "UDP-PGD": udp(Linf(0.3), 
 QUESTION = AuditConfig((Linf(0.1), Linf(0.2)), points=30, chunk=30)
 
 
-def trial(name: str) -> Run:
+def run_of(name: str) -> Run:
     return Run(DATA, LeNetSpec(side=8), METHODS[name], PLAN, seed=0)
 
 
 def parts(name: str) -> Parts:
-    return ("audit", trial(name), QUESTION)
+    return ("audit", run_of(name), QUESTION)
 
 
 def jobs(store: Store) -> list[Job]:
@@ -50,17 +50,17 @@ def missing(store: Store) -> int:
     return sum(parts(name) not in store for name in METHODS)
 
 
-def _train_and_audit(name: str, store: Store, tick: Tick) -> None:
-    task = prepare(trial(name))
+def _train_and_audit(name: str, store: Store, on_progress: OnProgress) -> None:
+    task = prepare(run_of(name))
     updates = PLAN.updates(len(task.train))
     network = run_training(task).network
-    tick(updates)
+    on_progress(updates)
     assert isinstance(task.test, Dataset)
     subject = AuditTarget(network, name, digest(*network.state_dict().values()), task.test, DATA.name)
-    found = audit(subject, QUESTION, store.root / "audits", tick=lambda done, of: tick(updates + done))
-    assert found is not None
-    arrays = {part: found.points[part] for part in ("margin", "certified", "breaks")}
-    store.save(parts(name), found.summary(), arrays, {})
+    result = audit(subject, QUESTION, store.root / "audits", on_progress=lambda done, of: on_progress(updates + done))
+    assert result is not None
+    arrays = {part: result.points[part] for part in ("margin", "certified", "breaks")}
+    store.save(parts(name), result.summary(), arrays, {})
 
 
 def table(store: Store) -> Table:
@@ -68,7 +68,7 @@ def table(store: Store) -> Table:
     for name in METHODS:
         stored = store.load(parts(name))
         numbers, margin = stored.numbers, stored.arrays["margin"]
-        doubts = [finding["name"] for finding in numbers["findings"] if finding["verdict"] != "fine"]
+        warnings = [finding["name"] for finding in numbers["findings"] if finding["verdict"] != "fine"]
         rows.append(
             (
                 name,
@@ -76,16 +76,16 @@ def table(store: Store) -> Table:
                 *(_with_interval(at) for at in numbers["robust"]),
                 f"{np.median(margin):.3f}",
                 f"{np.median(stored.arrays['certified']):.3f}",
-                ", ".join(doubts) or "none",
+                ", ".join(warnings) or "none",
             )
         )
     radii = (f"linf {ball.radius:g}" for ball in QUESTION.balls)
     return Table(
         "Digits: both audited",
-        ("method", "clean %", *radii, "median margin", "proven", "doubts"),
+        ("method", "clean %", *radii, "median margin", "proven", "warnings"),
         tuple(rows),
         f"Robust accuracy in percent under AutoAttack with its 95 % interval, {QUESTION.points} test points; margins "
-        "in linf: the smallest known way to another class, and the radius proven safe; doubts: what diagnoses flag.",
+        "in linf: the smallest known way to another class, and the radius proven safe; warnings: what diagnoses flag.",
     )
 
 

@@ -12,7 +12,7 @@ from widemargin.training.loop import train
 from widemargin.training.plan import Adam, Cosine, Plan, Updates
 from widemargin.uncertainty.estimators import DeepKernelSpec
 from widemargin.uncertainty.network import Network
-from widemargin.workers import Tick
+from widemargin.workers import OnProgress
 
 SEEDS = (900, 901, 902)
 # The paper names its "toy example" and no more.  On our corridor this network misclassifies two to four points by
@@ -28,15 +28,15 @@ ONE_STEP = ALPHA * 2**0.5
 """How far a single step can go in the plane."""
 
 
-def trial(method: Method, seed: int) -> Run:
+def run_of(method: Method, seed: int) -> Run:
     return Run(DATA, NETWORK, method, PLAN, seed, estimator=MEMBERS)
 
 
-def trained(wanted: Run, tick: Tick) -> Network:
+def trained(wanted: Run, on_progress: OnProgress) -> Network:
     """From its first weights to the end of the plan, in eval mode."""
     task = prepare(wanted)
     for record in train(task.network, task.train, wanted.method, wanted.plan, (wanted.seed,)):
-        tick(record.update)
+        on_progress(record.update)
     return task.network.eval()
 
 

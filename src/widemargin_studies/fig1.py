@@ -29,20 +29,20 @@ def missing(store: Store) -> int:
 
 
 def report(store: Store) -> Report:
-    found = pictorial.moves(store)
+    results = pictorial.moves(store)
     return Report(
         TITLE,
         "Does climbing the loss drive points across the boundary, and does climbing the uncertainty stop there?",
         pictorial.settings(),
-        verdicts(found, pictorial.errors(store)),
-        (pictorial.table(found, (SMALL, LARGE)),),
-        (picture(store, found),),
+        verdicts(results, pictorial.errors(store)),
+        (pictorial.table(results, (SMALL, LARGE)),),
+        (picture(store, results),),
     )
 
 
-def verdicts(found: Mapping[Case, Moves], errors: list[int]) -> tuple[Verdict, ...]:
-    apart = {norm: pictorial.apart(found, norm, SMALL) for norm in NORMS}
-    past_best = [found[norm, LARGE, "LDP"].beyond_best for norm in NORMS]
+def verdicts(results: Mapping[Case, Moves], errors: list[int]) -> tuple[Verdict, ...]:
+    apart = {norm: pictorial.apart(results, norm, SMALL) for norm in NORMS}
+    past_best = [results[norm, LARGE, "LDP"].beyond_best for norm in NORMS]
     return (
         Verdict(
             "Every network classifies its four points.",
@@ -58,31 +58,31 @@ def verdicts(found: Mapping[Case, Moves], errors: list[int]) -> tuple[Verdict, .
         Verdict(
             f"For eps = {LARGE} >= eps2 = {PAIRS.far}, LDP takes every point across the best boundary: wrong labels.",
             pictorial.in_most(beyond > 0 for beyond in past_best),
-            pictorial.of_both(found, LARGE, "LDP", lambda own: pictorial.across(own.beyond_best)),
+            pictorial.of_both(results, LARGE, "LDP", lambda moved: pictorial.across(moved.beyond_best)),
         ),
         Verdict(
             f"For eps = {LARGE}, UDP takes no point across the network's boundary by more than one step.",
-            pictorial.in_most(found[norm, LARGE, "UDP"].beyond_network <= ONE_STEP[norm] for norm in NORMS),
-            pictorial.of_both(found, LARGE, "UDP", lambda own: pictorial.across(own.beyond_network)),
+            pictorial.in_most(results[norm, LARGE, "UDP"].beyond_network <= ONE_STEP[norm] for norm in NORMS),
+            pictorial.of_both(results, LARGE, "UDP", lambda moved: pictorial.across(moved.beyond_network)),
         ),
         Verdict(
             "UDP therefore takes no point across the best boundary.",
-            pictorial.in_most(found[norm, LARGE, "UDP"].beyond_best == 0 for norm in NORMS),
-            pictorial.of_both(found, LARGE, "UDP", lambda own: pictorial.across(own.beyond_best))
+            pictorial.in_most(results[norm, LARGE, "UDP"].beyond_best == 0 for norm in NORMS),
+            pictorial.of_both(results, LARGE, "UDP", lambda moved: pictorial.across(moved.beyond_best))
             + ": as far as the network's boundary is off the best one",
         ),
     )
 
 
-def picture(store: Store, found: Mapping[Case, Moves]) -> Picture:
+def picture(store: Store, results: Mapping[Case, Moves]) -> Picture:
     figure, ((small, loss, entropy),) = panels(1, 3, size=3.6)
     grid = pictorial.landscape(store, SHOWN)
     small.contourf(*grid, levels=[-1e9, 0, 1e9], colors=TINTS[:2])
     draw_landscape(loss, *grid[:2], pictorial.loss_of(1, grid[2]), "Purples")
     draw_landscape(entropy, *grid[:2], pictorial.entropy_of(grid[2]), "Greens")
     for axes, radius, name in ((small, SMALL, "LDP"), (loss, LARGE, "LDP"), (entropy, LARGE, "UDP")):
-        pictorial.draw_moves(axes, grid, found["l2", radius, name], SHOWN, radius)
-    ends = found["l2", SMALL, "UDP"].end[SEEDS.index(SHOWN)]
+        pictorial.draw_moves(axes, grid, results["l2", radius, name], SHOWN, radius)
+    ends = results["l2", SMALL, "UDP"].end[SEEDS.index(SHOWN)]
     small.scatter(ends[:, 0], ends[:, 1], marker="x", s=30, color="#111111", linewidths=1.2, zorder=5)
     small.set_title(f"(a) eps = {SMALL}: LDP (arrows), UDP (x)", fontsize=10)
     loss.set_title(f"(b) eps = {LARGE}: LDP, loss of the orange class", fontsize=10)

@@ -17,7 +17,7 @@ from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Parts, Store
 from widemargin.report.tables import Table
 from widemargin.report.verdicts import exactly
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 
 TITLE = "Fig. 2: distances to the nearest image of another class"
 CORE_MINUTES = 20.0
@@ -48,16 +48,16 @@ def _whole(data: ImageSet) -> Dataset:
     return replace(parts.train, stored=stored, labels=torch.cat([parts.train.labels, parts.validation.labels]))
 
 
-def _measure(norm: str, store: Store, tick: Tick) -> None:
+def _measure(norm: str, store: Store, on_progress: OnProgress) -> None:
     images = _whole(DATA)
-    found = NORMS[norm](images, tick=tick)
-    arrays = {"distance": found.distance.numpy(), "row": found.row.numpy(), "label": images.labels.numpy()}
+    distances = NORMS[norm](images, on_progress=on_progress)
+    arrays = {"distance": distances.distance.numpy(), "row": distances.row.numpy(), "label": images.labels.numpy()}
     store.save(PARTS[norm], {"images": len(images), "official": images.origin.official}, arrays, {})
 
 
 def report(store: Store) -> Report:
     stored = {norm: store.load(parts) for norm, parts in PARTS.items()}
-    distances = {norm: found.arrays["distance"] for norm, found in stored.items()}
+    distances = {norm: results.arrays["distance"] for norm, results in stored.items()}
     rows = [
         (f"{norm}{', half of it' if share == 2 else ''}", *_quantiles(distances[norm] / share))
         for norm in NORMS

@@ -107,8 +107,8 @@ def all_cells() -> Cells:
 
 
 def jobs(runs: Cells, store: Store, norms: Sequence[float] = (2.0,)) -> list[Job]:
-    names = {own[0].method: name for (_, name), own in runs.items()}
-    return plane.jobs([run for own in runs.values() for run in own], names, store, norms)
+    names = {group[0].method: name for (_, name), group in runs.items()}
+    return plane.jobs([run for group in runs.values() for run in group], names, store, norms)
 
 
 def run(store: Store, workers: Workers) -> None:
@@ -116,28 +116,28 @@ def run(store: Store, workers: Workers) -> None:
 
 
 def missing(store: Store) -> int:
-    return plane.missing([run for own in all_cells().values() for run in own], store, tuple(NORMS.values()))
+    return plane.missing([run for group in all_cells().values() for run in group], store, tuple(NORMS.values()))
 
 
 def results(runs: Cells, store: Store, p: float = 2.0) -> Results:
-    found: dict[PointSet, dict[str, list[Margins]]] = {}
-    for (data, name), own in runs.items():
-        found.setdefault(data, {})[name] = [plane.measured(run, store, p) for run in own]
-    return found
+    figures: dict[PointSet, dict[str, list[Margins]]] = {}
+    for (data, name), group in runs.items():
+        figures.setdefault(data, {})[name] = [plane.measured(run, store, p) for run in group]
+    return figures
 
 
 def margin_table(
-    data: PointSet, found: Mapping[str, Sequence[Margins]], seeds: Sequence[int], norm: str = "l2"
+    data: PointSet, results: Mapping[str, Sequence[Margins]], seeds: Sequence[int], norm: str = "l2"
 ) -> Table:
     rows = [
         (
             name,
-            mean_std([100 * m.accuracy for m in own], 1),
-            mean_std([m.worst for m in own]),
-            mean_std([m.median for m in own]),
-            mean_std([m.mean for m in own]),
+            mean_std([100 * m.accuracy for m in group], 1),
+            mean_std([m.worst for m in group]),
+            mean_std([m.median for m in group]),
+            mean_std([m.mean for m in group]),
         )
-        for name, own in found.items()
+        for name, group in results.items()
     ]
     best = float(data.draw().best_margins(NORMS[norm]).min())
     return Table(
@@ -169,7 +169,7 @@ def regions(runs: Cells, store: Store, name: str) -> Picture:
 
 def report(store: Store) -> Report:
     runs = all_cells()
-    found = {norm: results(runs, store, p) for norm, p in NORMS.items()}
+    measured = {norm: results(runs, store, p) for norm, p in NORMS.items()}
     length, descent = SLOWLY
     return Report(
         TITLE,
@@ -180,14 +180,14 @@ def report(store: Store) -> Report:
         "weight 6; the paper's: cross-entropy, weight 1. UDP-PGD with radius .5, step .05, 10 steps; UDPR with radius "
         "and number of steps (50) after the name of the figure's file, weight 1. Longer: "
         f"{length.count:,} updates, {descent}. The paper publishes neither points nor settings: the geometry is ours.",
-        verdicts(found["l2"]),
-        tuple(margin_table(data, found[norm][data], SEEDS, norm) for data in PLANS for norm in NORMS),
-        (regions({cell: own for cell, own in runs.items() if cell[1] in SHOWN}, store, "fig3"),),
+        verdicts(measured["l2"]),
+        tuple(margin_table(data, measured[norm][data], SEEDS, norm) for data in PLANS for norm in NORMS),
+        (regions({cell: group for cell, group in runs.items() if cell[1] in SHOWN}, store, "fig3"),),
     )
 
 
-def verdicts(found: Results) -> tuple[Verdict, ...]:
-    corridor, slabs = found[CORRIDOR], found[SLABS]
+def verdicts(results: Results) -> tuple[Verdict, ...]:
+    corridor, slabs = results[CORRIDOR], results[SLABS]
     return (
         Verdict(
             f"On the corridor, standard training draws its boundary too close to the points (worst margin below "
@@ -226,26 +226,26 @@ def verdicts(found: Results) -> tuple[Verdict, ...]:
     )
 
 
-def _close(where: str, name: str, found: Mapping[str, Sequence[Margins]]) -> Verdict:
+def _close(where: str, name: str, results: Mapping[str, Sequence[Margins]]) -> Verdict:
     return Verdict(
         f"{name}'s boundary on {where} is close to the max-margin one (worst margin at least {CLOSE}).",
-        greater(_worst(found[name]), CLOSE),
-        f"worst {_worst(found[name])}, standard {_worst(found['standard'])}",
+        greater(_worst(results[name]), CLOSE),
+        f"worst {_worst(results[name])}, standard {_worst(results['standard'])}",
     )
 
 
-def _worst(found: Sequence[Margins]) -> Estimate:
-    return mean_of([m.worst for m in found])
+def _worst(results: Sequence[Margins]) -> Estimate:
+    return mean_of([m.worst for m in results])
 
 
 def _below(value: Estimate) -> Outcome:
     return greater(Estimate(CLOSE, CLOSE, CLOSE), value)
 
 
-def _only_where_inadmissible(found: Margins) -> bool:
+def _only_where_inadmissible(results: Margins) -> bool:
     narrow = CORRIDOR.draw().best_margins(math.inf).numpy() < VIOLATING
-    return bool(narrow[found.margin < 0].all())
+    return bool(narrow[results.margin < 0].all())
 
 
-def _errors(found: Sequence[Margins]) -> str:
-    return f"errors in {len(found)} seeds, of {len(found[0].margin)} points: {' '.join(str(m.errors) for m in found)}"
+def _errors(seeds: Sequence[Margins]) -> str:
+    return f"errors in {len(seeds)} seeds, of {len(seeds[0].margin)} points: {' '.join(str(m.errors) for m in seeds)}"

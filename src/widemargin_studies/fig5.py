@@ -46,8 +46,8 @@ def _tell(study: ImageStudy, store: Store) -> Report:
     capacities = [_capacity(cell) for cell in others]
     means = [float(np.mean(clean[cell])) for cell in others]
     base = float(np.mean(clean[standard]))
-    found = {cell: study.accuracy(cell, store, "clean") for cell in study.cells}
-    best = max(others, key=lambda cell: found[cell].value)
+    results = {cell: study.accuracy(cell, store, "clean") for cell in study.cells}
+    best = max(others, key=lambda cell: results[cell].value)
     robust = {cell: study.accuracy(cell, store, repr(BALL)) for cell in (standard, best)}
     figure, axes = panels(1, 1, size=4.0)
     axes[0][0].plot(capacities, means, "o-", color=COLOURS[0], label=f"UDP-PGD, eps {EPS:g}")
@@ -65,14 +65,14 @@ def _tell(study: ImageStudy, store: Store) -> Report:
         (
             Verdict(
                 "UDP's clean accuracy rises with capacity.",
-                greater(found[others[-1]], found[others[0]]),
-                f"{found[others[0]].percent} at capacity {capacities[0]}, {found[others[-1]].percent} at "
+                greater(results[others[-1]], results[others[0]]),
+                f"{results[others[0]].percent} at capacity {capacities[0]}, {results[others[-1]].percent} at "
                 f"{capacities[-1]}",
             ),
             Verdict(
                 "With enough capacity it is above that of standard training at capacity 1.",
-                greater(found[best], found[standard]),
-                f"at best {found[best].percent}, standard {found[standard].percent}",
+                greater(results[best], results[standard]),
+                f"at best {results[best].percent}, standard {results[standard].percent}",
             ),
             Verdict(
                 f"At that capacity it is more robust, too: in {short(BALL)}.",

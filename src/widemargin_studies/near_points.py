@@ -124,7 +124,7 @@ def cells() -> dict[tuple[str, str], list[Run]]:
 
 
 def run(store: Store, workers: Workers) -> None:
-    names = {own[0].method: method for (_, method), own in cells().items()}
+    names = {group[0].method: method for (_, method), group in cells().items()}
     plane.complete(list(chain(*cells().values())), names, store, workers, "Near points")
 
 
@@ -133,20 +133,20 @@ def missing(store: Store) -> int:
 
 
 def report(store: Store) -> Report:
-    found = {cell: [plane.measured(run, store) for run in own] for cell, own in cells().items()}
-    order = list(dict.fromkeys(method for _, method in found))
+    results = {cell: [plane.measured(run, store) for run in group] for cell, group in cells().items()}
+    order = list(dict.fromkeys(method for _, method in results))
     worst = Table(
         "Worst margin as a share of the best possible",
         ("method", *SETS),
-        tuple((method, *(mean_std([m.worst for m in found[name, method]]) for name in SETS)) for method in order),
+        tuple((method, *(mean_std([m.worst for m in results[name, method]]) for name in SETS)) for method in order),
         f"Mean ± std over {len(SEEDS)} fresh seeds. All rows but the last use one setting for all sets.",
     )
     errors = Table(
         "Misclassified training points, all seeds together",
         ("method", *SETS),
-        tuple((method, *(str(sum(m.errors for m in found[name, method])) for name in SETS)) for method in order),
+        tuple((method, *(str(sum(m.errors for m in results[name, method])) for name in SETS)) for method in order),
     )
-    worsts = {cell: np.array([m.worst for m in own]) for cell, own in found.items()}
+    worsts = {cell: np.array([m.worst for m in group]) for cell, group in results.items()}
     return Report(
         TITLE,
         "UDP's boundary settles where crowds of points balance. Weighing each point by how near the boundary it was "

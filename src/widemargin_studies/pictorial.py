@@ -28,7 +28,7 @@ from widemargin.rng import Rng
 from widemargin.runs.run import Run
 from widemargin.training.plan import Adam, Plan, Updates
 from widemargin.uncertainty.replicas import Replicas
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies import plane
 
 
@@ -117,25 +117,25 @@ def missing(store: Store) -> int:
     return sum(parts(run) not in store for run in runs())
 
 
-def _move(todo: Sequence[Run], store: Store, tick: Tick) -> None:
+def _move(todo: Sequence[Run], store: Store, on_progress: OnProgress) -> None:
     cloud = PAIRS.draw()
     x, y = WINDOW.grid(plane.PICTURE_RESOLUTION)
-    replicas, _ = plane.trained(todo, tick)
+    replicas, _ = plane.trained(todo, on_progress)
     by_search = torch.stack([moved(replicas, search, cloud) for search in SEARCHES.values()], 1)
     for i, (run, network, ends) in enumerate(zip(todo, replicas.split(), by_search, strict=True)):
         # Start and ends in one cloud: the window of the measurement then holds them all.
         every = torch.cat([cloud.points, ends.flatten(0, 1)])
-        found = margins(network, Dataset(every, cloud.labels.repeat(len(ends) + 1)), resolution=101).margin
+        measured = margins(network, Dataset(every, cloud.labels.repeat(len(ends) + 1)), resolution=101).margin
         answers = log_probs(network, WINDOW.points(len(x))).reshape(len(x), len(x), -1)
         arrays = {
             "end": ends.numpy(),
-            "margin": found.reshape(-1, len(cloud.points)),
+            "margin": measured.reshape(-1, len(cloud.points)),
             "x": x,
             "y": y,
             "lead": lead(answers, 1),
         }
-        store.save(parts(run), {"errors": int((found[: len(cloud.points)] < 0).sum())}, arrays, {})
-        tick(plane.updates(run) + i + 1)
+        store.save(parts(run), {"errors": int((measured[: len(cloud.points)] < 0).sum())}, arrays, {})
+        on_progress(plane.updates(run) + i + 1)
 
 
 def moved(replicas: Replicas, search: Search, cloud: Dataset) -> torch.Tensor:
@@ -185,13 +185,13 @@ def across(beyond: Array) -> str:
     return f"{(beyond > 0).sum()} of {beyond.size} across, the deepest by {beyond.max():.3f}"
 
 
-def of_both(found: Mapping[Case, Moves], radius: float, name: str, evidence: Callable[[Moves], str]) -> str:
-    return "; ".join(f"{norm}: {evidence(found[norm, radius, name])}" for norm in NORMS)
+def of_both(results: Mapping[Case, Moves], radius: float, name: str, evidence: Callable[[Moves], str]) -> str:
+    return "; ".join(f"{norm}: {evidence(results[norm, radius, name])}" for norm in NORMS)
 
 
-def apart(found: Mapping[Case, Moves], norm: str, radius: float) -> Array:
+def apart(results: Mapping[Case, Moves], norm: str, radius: float) -> Array:
     """[seed, point]: how far LDP's end and UDP's are from each other."""
-    ends = [found[norm, radius, name].end for name in OBJECTIVES]
+    ends = [results[norm, radius, name].end for name in OBJECTIVES]
     return np.asarray(np.linalg.norm(ends[0] - ends[1], axis=-1))
 
 
@@ -200,18 +200,18 @@ def in_most(seen: Iterable[Array]) -> Outcome:
     return in_most_seeds(np.all(np.concatenate(list(seen), axis=1), axis=1).tolist())
 
 
-def table(found: Mapping[Case, Moves], radii: Sequence[float]) -> Table:
+def table(results: Mapping[Case, Moves], radii: Sequence[float]) -> Table:
     rows = [
         (
             f"{name}, {norm}, eps {radius:g}",
-            _of_pairs(100.0 * (own.beyond_network > 0), 0),
-            _of_pairs(100.0 * (own.beyond_best > 0), 0),
-            f"{own.beyond_network.max():.3f}",
-            f"{own.beyond_best.max():.3f}",
-            _of_pairs(own.length, 2),
+            _of_pairs(100.0 * (moved.beyond_network > 0), 0),
+            _of_pairs(100.0 * (moved.beyond_best > 0), 0),
+            f"{moved.beyond_network.max():.3f}",
+            f"{moved.beyond_best.max():.3f}",
+            _of_pairs(moved.length, 2),
         )
         for radius in radii
-        for (norm, r, name), own in found.items()
+        for (norm, r, name), moved in results.items()
         if r == radius
     ]
     return Table(
@@ -237,18 +237,18 @@ def settings() -> str:
     )
 
 
-def draw_moves(axes: Axes, grid: tuple[Array, Array, Array], found: Moves, seed: int, radius: float) -> None:
+def draw_moves(axes: Axes, grid: tuple[Array, Array, Array], moves: Moves, seed: int, radius: float) -> None:
     """Arrows from start to end, the balls, the network's boundary (solid) and the best one (dashed)."""
     x, y, ahead = grid
     axes.contour(x, y, ahead, levels=[0.0], colors=BOUNDARY, linewidths=1.4)
     axes.axvline(0.0, color=BEST, linewidth=1.0, linestyle="dashed")
-    for start, end, label in zip(found.start, found.end[SEEDS.index(seed)], found.labels, strict=True):
+    for start, end, label in zip(moves.start, moves.end[SEEDS.index(seed)], moves.labels, strict=True):
         axes.add_patch(
             Circle(tuple(start), radius, fill=False, color=COLOURS[label], linewidth=0.6, linestyle="dotted")
         )
         head = min(10.0, 60 * float(np.linalg.norm(end - start)))
         arrow = {"arrowstyle": "-|>", "mutation_scale": head, "color": COLOURS[label], "shrinkA": 0, "shrinkB": 0}
         axes.annotate("", xy=tuple(end), xytext=tuple(start), arrowprops=arrow | {"linewidth": 1.3}, zorder=4)
-    draw_points(axes, found.start, found.labels, size=32)
+    draw_points(axes, moves.start, moves.labels, size=32)
     axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     bare(axes)

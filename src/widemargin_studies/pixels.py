@@ -34,7 +34,7 @@ from widemargin.training.loop import Record
 from widemargin.training.plan import SGD, Adam, Epochs, NoAugment, Plan, Triangle
 from widemargin.uncertainty.estimators import AtInput, BeforeHead, Estimator, Place, SingleSpec
 from widemargin.uncertainty.network import Network
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies.costs import judging, training, updates
 
 _AT_INPUT, _AT_THE_END, _ONE = AtInput(), Validation(every=1_000), SingleSpec()
@@ -143,7 +143,7 @@ class Scale:
         alpha = cell.alpha if steps == cell.steps else cell.alpha * cell.steps / steps
         return replace(cell, bench=self.bench(cell.bench), alpha=alpha, steps=steps)
 
-    def trials(self, cell: Cell) -> list[Run]:
+    def runs(self, cell: Cell) -> list[Run]:
         """One for each seed.  The last weights count, as published: validation only looks."""
         scaled = self.cell(cell)
         bench, method = scaled.bench, scaled.method()
@@ -206,10 +206,10 @@ class Robustness:
 
     def __call__(self, network: Network, parts: Splits) -> Numbers:
         some = at_most(parts.test, self.attacked, _ATTACKED_SEED)
-        found: dict[str, Any] = {"n": len(parts.test), "attacked": len(some), "clean": accuracy(network, parts.test)}
+        results: dict[str, Any] = {"n": len(parts.test), "attacked": len(some), "clean": accuracy(network, parts.test)}
         standing = {repr(ball): self._standing(network, some, ball) for ball in self.balls}
-        found |= {ball: fraction(flags) for ball, flags in standing.items()}
-        return Numbers(found, {ball: flags.numpy() for ball, flags in standing.items()})
+        results |= {ball: fraction(flags) for ball, flags in standing.items()}
+        return Numbers(results, {ball: flags.numpy() for ball, flags in standing.items()})
 
     def _standing(self, network: Network, some: Dataset, ball: Ball) -> Mask:
         if self.standard_attack:
@@ -232,19 +232,19 @@ class ImageStudy:
         return self.left(Store(Path("nowhere"))).core_minutes
 
     def run(self, store: Store, workers: Workers) -> None:
-        names = {trial.key: f"{cell.label}, seed {trial.seed}" for cell in self.cells for trial in self.trials(cell)}
+        names = {run.key: f"{cell.label}, seed {run.seed}" for cell in self.cells for run in self.runs(cell)}
         for stage in range(len(self.scale.stages) or 1):
             jobs = []
-            for trial in self._trials():
-                epoch = self._epochs(trial)[stage]
-                if not self._done(trial, epoch, store):
-                    name = f"{names[trial.key]}, epoch {epoch}" if self.scale.stages else names[trial.key]
+            for run in self._runs():
+                epoch = self._epochs(run)[stage]
+                if not self._done(run, epoch, store):
+                    name = f"{names[run.key]}, epoch {epoch}" if self.scale.stages else names[run.key]
                     jobs.append(
                         Job(
                             name,
-                            updates(trial, epoch),
+                            updates(run, epoch),
                             _train_and_judge,
-                            (trial, self._stops(epoch), self.judge, store),
+                            (run, self._stops(epoch), self.judge, store),
                         )
                     )
             workers.do(jobs, self.TITLE)
@@ -254,32 +254,32 @@ class ImageStudy:
 
     def left(self, store: Store) -> Left:
         """Networks that were trained already, by whatever study, only have to be judged."""
-        of = sum(len(self._epochs(trial)) for trial in self._trials())
+        of = sum(len(self._epochs(run)) for run in self._runs())
         stand: dict[str, float] = {}
         total = 0.0
-        for trial, epoch in self._missing(store):
-            begun = stand.get(trial.key, _epochs_trained(trial, store))
-            total += self._seconds(trial, epoch, begun)
-            stand[trial.key] = max(begun, epoch)
+        for run, epoch in self._missing(store):
+            begun = stand.get(run.key, _epochs_trained(run, store))
+            total += self._seconds(run, epoch, begun)
+            stand[run.key] = max(begun, epoch)
         return Left(self.missing(store), of, total / 60)
 
     def report(self, store: Store) -> Report:
         return replace(self.tell(self, store), facts=self.facts(store))
 
-    def trials(self, cell: Cell) -> list[Run]:
-        return self.scale.trials(cell)
+    def runs(self, cell: Cell) -> list[Run]:
+        return self.scale.runs(cell)
 
     def stored(self, cell: Cell, store: Store) -> list[Stored]:
         """What was measured, one for each seed, at the furthest stage that all networks have reached."""
         stage = self._stage(store)
-        return [store.load(self._parts(trial, self._epochs(trial)[stage])) for trial in self.trials(cell)]
+        return [store.load(self._parts(run, self._epochs(run)[stage])) for run in self.runs(cell)]
 
-    def judged_until(self, trial: Run, store: Store) -> int | None:
+    def judged_until(self, run: Run, store: Store) -> int | None:
         """The last epoch at which a network was judged; None before the first."""
-        return next((epoch for epoch in reversed(self._epochs(trial)) if self._parts(trial, epoch) in store), None)
+        return next((epoch for epoch in reversed(self._epochs(run)) if self._parts(run, epoch) in store), None)
 
-    def stored_at(self, trial: Run, epoch: int, store: Store) -> Stored:
-        return store.load(self._parts(trial, epoch))
+    def stored_at(self, run: Run, epoch: int, store: Store) -> Stored:
+        return store.load(self._parts(run, epoch))
 
     def numbers(self, cell: Cell, store: Store, name: str) -> list[float]:
         return [float(stored.numbers[name]) for stored in self.stored(cell, store)]
@@ -295,7 +295,7 @@ class ImageStudy:
 
     def images(self, cell: Cell, store: Store) -> tuple[int, int, int]:
         """How many were there to train on, to validate on and to test on, by the folder of what ran."""
-        train, validation, test = _description(self.trials(cell)[0], store)["data"]["rows"]
+        train, validation, test = _description(self.runs(cell)[0], store)["data"]["rows"]
         return int(train), int(validation), int(test)
 
     def settings(self, store: Store) -> str:
@@ -315,22 +315,22 @@ class ImageStudy:
 
     def _facts(self, cell: Cell, store: Store) -> dict[str, Any]:
         train, validation, test = self.images(cell, store)
-        trial = self.trials(cell)[0]
+        run = self.runs(cell)[0]
         return {
             "name": cell.label,
             "data": self.scale.cell(cell).bench.data.name,
             "images": {"train": train, "validation": validation, "test": test},
             "attacked": self.tested(cell, store, "robust"),
-            "epochs": self._epochs(trial)[self._stage(store)],
-            "of": _length(trial),
-            "keys": [trial.key for trial in self.trials(cell)],
+            "epochs": self._epochs(run)[self._stage(store)],
+            "of": _length(run),
+            "keys": [run.key for run in self.runs(cell)],
         }
 
     def _told(self, cell: Cell, store: Store) -> str:
         scaled = self.scale.cell(cell)
         train, validation, test = self.images(cell, store)
-        plan, trial = scaled.bench.plan, self.trials(cell)[0]
-        epoch, length = self._epochs(trial)[self._stage(store)], _length(trial)
+        plan, run = scaled.bench.plan, self.runs(cell)[0]
+        epoch, length = self._epochs(run)[self._stage(store)], _length(run)
         epochs = f"{length} epochs" if epoch == length else f"{epoch} of {length} epochs"
         augmented = "" if plan.augment == NoAugment() else f", {plan.augment}"
         shorter = "" if scaled.steps == cell.steps else f", searches cut to {self.scale.most_steps} steps"
@@ -346,13 +346,13 @@ class ImageStudy:
         if not self.scale.stages:
             return []
         stage = self._stage(store)
-        (epoch, length) = next((self._epochs(trial)[stage], _length(trial)) for trial in self._trials())
+        (epoch, length) = next((self._epochs(run)[stage], _length(run)) for run in self._runs())
         farther = [
-            f"{cell.label}, seed {trial.seed}: epoch {later}"
+            f"{cell.label}, seed {run.seed}: epoch {later}"
             for cell in self.cells
-            for trial in self.trials(cell)
-            for later in self._epochs(trial)[stage + 1 :]
-            if self._parts(trial, later) in store
+            for run in self.runs(cell)
+            for later in self._epochs(run)[stage + 1 :]
+            if self._parts(run, later) in store
         ]
         told = f"All networks stand at epoch {epoch} of {length}."
         return [told, *([f"EOT farther on: {'; '.join(farther)}."] if farther else [])]
@@ -362,7 +362,7 @@ class ImageStudy:
         if len(self.scale.stages) < 2:
             return 0
         for stage in reversed(range(len(self.scale.stages) or 1)):
-            if all(self._parts(trial, self._epochs(trial)[stage]) in store for trial in self._trials()):
+            if all(self._parts(run, self._epochs(run)[stage]) in store for run in self._runs()):
                 return stage
         return 0
 
@@ -370,52 +370,52 @@ class ImageStudy:
         """Where weights are kept on the way, so that other studies can judge them later: every ten epochs."""
         return (*range(10, epoch, 10), epoch) if self.scale.stages else (epoch,)
 
-    def _epochs(self, trial: Run) -> tuple[int, ...]:
-        return self.scale.stages or (_length(trial),)
+    def _epochs(self, run: Run) -> tuple[int, ...]:
+        return self.scale.stages or (_length(run),)
 
     def _missing(self, store: Store) -> list[tuple[Run, int]]:
-        pieces = [(trial, epoch) for trial in self._trials() for epoch in self._epochs(trial)]
-        return [(trial, epoch) for trial, epoch in pieces if not self._done(trial, epoch, store)]
+        pieces = [(run, epoch) for run in self._runs() for epoch in self._epochs(run)]
+        return [(run, epoch) for run, epoch in pieces if not self._done(run, epoch, store)]
 
-    def _done(self, trial: Run, epoch: int, store: Store) -> bool:
+    def _done(self, run: Run, epoch: int, store: Store) -> bool:
         """Also if it was judged later only: a training does not go back."""
-        return any(self._parts(trial, later) in store for later in self._epochs(trial) if later >= epoch)
+        return any(self._parts(run, later) in store for later in self._epochs(run) if later >= epoch)
 
-    def _parts(self, trial: Run, epoch: int) -> Parts:
-        return judged_parts(self.judge, trial, epoch)
+    def _parts(self, run: Run, epoch: int) -> Parts:
+        return judged_parts(self.judge, run, epoch)
 
-    def _seconds(self, trial: Run, epoch: int, begun: float) -> float:
-        return training(trial, max(0.0, epoch - begun)) + judging(trial, self.judge.passes)
+    def _seconds(self, run: Run, epoch: int, begun: float) -> float:
+        return training(run, max(0.0, epoch - begun)) + judging(run, self.judge.passes)
 
-    def _trials(self) -> list[Run]:
+    def _runs(self) -> list[Run]:
         """Cells may stand in several tables, and a network in several cells."""
-        return list({trial.key: trial for cell in self.cells for trial in self.trials(cell)}.values())
+        return list({run.key: run for cell in self.cells for run in self.runs(cell)}.values())
 
 
-class _Ticking:
+class _Reporting:
     """A Watch that only counts."""
 
-    def __init__(self, tick: Tick) -> None:
-        self.tick = tick
+    def __init__(self, on_progress: OnProgress) -> None:
+        self.report = on_progress
 
     def begin(self, done: int, updates: int) -> None:
-        self.tick(done)
+        self.report(done)
 
     def updated(self, record: Record) -> None:
         if record.update % 5 == 0:
-            self.tick(record.update)
+            self.report(record.update)
 
     def validated(self, line: Line) -> None: ...
 
     def end(self) -> None: ...
 
 
-def _train_and_judge(trial: Run, stops: Sequence[int], judge: Judge, store: Store, tick: Tick) -> None:
-    task, folder, epoch = prepare(trial), _folder(trial, store), stops[-1]
-    last = epoch == _length(trial)
+def _train_and_judge(run: Run, stops: Sequence[int], judge: Judge, store: Store, on_progress: OnProgress) -> None:
+    task, folder, epoch = prepare(run), _folder(run, store), stops[-1]
+    last = epoch == _length(run)
     for stop in stops[: -1 if last else None]:
-        _keep(task, folder, stop, tick)
-    network = run_training(task, folder, [_Ticking(tick)]).network if last else _kept(task, folder, epoch)
+        _keep(task, folder, stop, on_progress)
+    network = run_training(task, folder, [_Reporting(on_progress)]).network if last else _kept(task, folder, epoch)
     if network is None:
         return
     assert isinstance(task.train, Dataset)
@@ -423,13 +423,13 @@ def _train_and_judge(trial: Run, stops: Sequence[int], judge: Judge, store: Stor
     assert isinstance(task.test, Dataset)
     numbers, arrays = judge(network, Splits(task.train, task.validation, task.test))
     looks = [line for line in folder.lines() if "clean" in line and line["update"] <= _updates(task, epoch)]
-    store.save(judged_parts(judge, trial, epoch), {**numbers, "looks": looks, "hardware": hardware()}, arrays, {})
+    store.save(judged_parts(judge, run, epoch), {**numbers, "looks": looks, "hardware": hardware()}, arrays, {})
 
 
-def _keep(task: PreparedRun, folder: RunFolder, epoch: int, tick: Tick) -> None:
+def _keep(task: PreparedRun, folder: RunFolder, epoch: int, on_progress: OnProgress) -> None:
     """The weights after that epoch, unless the training is farther already."""
     if not _weights(folder, epoch).exists():
-        outcome = run_training(task, folder, [_Ticking(tick)], until=AtEpoch(epoch))
+        outcome = run_training(task, folder, [_Reporting(on_progress)], until=AtEpoch(epoch))
         if outcome.update == _updates(task, epoch):
             save_weights(_weights(folder, epoch), outcome.network, {"key": task.key, "update": outcome.update})
 
@@ -449,25 +449,25 @@ def _updates(task: PreparedRun, epoch: int) -> int:
     return epoch * task.updates_per_epoch
 
 
-def judged_parts(judge: Judge, trial: Run, epoch: int) -> Parts:
+def judged_parts(judge: Judge, run: Run, epoch: int) -> Parts:
     """What decides the figures of a network after an epoch, the last or one before."""
-    return (judge, trial) if epoch == _length(trial) else (judge, trial, Epochs(epoch))
+    return (judge, run) if epoch == _length(run) else (judge, run, Epochs(epoch))
 
 
-def _folder(trial: Run, store: Store) -> RunFolder:
-    return RunFolder.of(trial, store.root / "trained")
+def _folder(run: Run, store: Store) -> RunFolder:
+    return RunFolder.of(run, store.root / "trained")
 
 
-def _description(trial: Run, store: Store) -> Mapping[str, Any]:
-    return read_description(_folder(trial, store).description)
+def _description(run: Run, store: Store) -> Mapping[str, Any]:
+    return read_description(_folder(run, store).description)
 
 
-def _epochs_trained(trial: Run, store: Store) -> float:
+def _epochs_trained(run: Run, store: Store) -> float:
     """By the checkpoint of its folder; 0 if there is none."""
-    lines = _folder(trial, store).lines()
-    return lines[-1]["update"] / updates(trial, 1) if lines else 0.0
+    lines = _folder(run, store).lines()
+    return lines[-1]["update"] / updates(run, 1) if lines else 0.0
 
 
-def _length(trial: Run) -> int:
-    assert isinstance(trial.plan.length, Epochs)
-    return trial.plan.length.count
+def _length(run: Run) -> int:
+    assert isinstance(run.plan.length, Epochs)
+    return run.plan.length.count

@@ -22,7 +22,7 @@ from widemargin.training.loop import train
 from widemargin.training.plan import Adam, Cosine, Plan, Updates
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.replicas import Replicas
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 
 NETWORK = MLPSpec((2, 64, 64, 2))
 FULL_BATCH = Plan(Updates(2_500), Adam(5e-3, Cosine()))
@@ -93,7 +93,7 @@ def picture(run: Run, store: Store) -> Picture:
     return Picture(arrays["points"], arrays["labels"], arrays["margin"] < 0, x, y, lead)
 
 
-def trained(runs: Sequence[Run], tick: Tick) -> tuple[Replicas, list[float]]:
+def trained(runs: Sequence[Run], on_progress: OnProgress) -> tuple[Replicas, list[float]]:
     """Networks that differ by seed alone, trained as replicas on one cloud; and the mean loss every few updates."""
     first, seeds = runs[0], tuple(run.seed for run in runs)
     network = Replicas([mlp_of(run) for run in runs])
@@ -101,17 +101,22 @@ def trained(runs: Sequence[Run], tick: Tick) -> tuple[Replicas, list[float]]:
     for record in train(network, points_of(first).repeat(len(runs)), first.method, first.plan, seeds):
         if record.update % TICK_EVERY == 0:
             losses.append(record.loss)
-            tick(record.update)
+            on_progress(record.update)
     return network, losses
 
 
-def _train_group(runs: Sequence[Run], store: Store, norms: Sequence[float], tick: Tick) -> None:
+def _train_group(runs: Sequence[Run], store: Store, norms: Sequence[float], on_progress: OnProgress) -> None:
     cloud = points_of(runs[0])
-    network, losses = trained(runs, tick)
+    network, losses = trained(runs, on_progress)
     for run, single in zip(runs, network.split(), strict=True):
-        found = margins(single, cloud)
-        numbers = {"errors": found.errors, "worst": found.worst, "median": found.median, "mean": found.mean}
-        arrays = {"margin": found.margin, "best": found.best, "loss": np.array(losses), **picture_arrays(single, cloud)}
+        measured = margins(single, cloud)
+        numbers = {"errors": measured.errors, "worst": measured.worst, "median": measured.median, "mean": measured.mean}
+        arrays = {
+            "margin": measured.margin,
+            "best": measured.best,
+            "loss": np.array(losses),
+            **picture_arrays(single, cloud),
+        }
         weights = {name: value.numpy() for name, value in single.state_dict().items()}
         store.save((run,), numbers, arrays, weights)
         for p in norms:

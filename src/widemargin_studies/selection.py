@@ -21,15 +21,15 @@ PRINTED = {"PGD": 0.2, "TRADES": 0.2, "UDPR": 0.5, "UDP-PGD": 0.5}
 def _tell(study: ImageStudy, store: Store) -> Report:
     networks = {(cell.name, cell.eps): cell for cell in study.cells}
     radii = sorted({eps for _, eps in networks})
-    found = {key: _validated(study, store, cell) for key, cell in networks.items()}
-    chosen = {method: max(radii, key=lambda eps: found[method, eps].value) for method in METHODS}
+    estimates = {key: _validated(study, store, cell) for key, cell in networks.items()}
+    chosen = {method: max(radii, key=lambda eps: estimates[method, eps].value) for method in METHODS}
     others = {method: chosen[method] for method in METHODS if method not in OURS}
     verdicts = tuple(
         Verdict(
             f"{method} is best with a larger radius than PGD and TRADES are.",
-            best_is_larger({eps: found[method, eps] for eps in radii}, max(others.values())),
-            f"{method} with eps {chosen[method]:g}: {found[method, chosen[method]].percent}; "
-            + "; ".join(f"{other} with eps {eps:g}: {found[other, eps].percent}" for other, eps in others.items()),
+            best_is_larger({eps: estimates[method, eps] for eps in radii}, max(others.values())),
+            f"{method} with eps {chosen[method]:g}: {estimates[method, chosen[method]].percent}; "
+            + "; ".join(f"{other} with eps {eps:g}: {estimates[other, eps].percent}" for other, eps in others.items()),
             exactly(PRINTED[method] > max(PRINTED[other] for other in others)),
         )
         for method in OURS
@@ -37,7 +37,7 @@ def _tell(study: ImageStudy, store: Store) -> Report:
     validated = tuple(
         (
             method,
-            *(f"{100 * found[method, eps].value:.1f}" for eps in radii),
+            *(f"{100 * estimates[method, eps].value:.1f}" for eps in radii),
             f"{chosen[method]:g}",
             f"{PRINTED[method]:g}",
         )
@@ -72,15 +72,19 @@ def _validated(study: ImageStudy, store: Store, cell: Cell) -> Estimate:
     """The mean over the balls, as in the paper.  They see the same images, so that it is no surer than one of them."""
     assert isinstance(study.judge, WithValidation)
     names, stored = [validation(ball) for ball in study.judge.chosen_by], study.stored(cell, store)
-    return accuracy_of([fmean(own.numbers[name] for name in names) for own in stored], stored[0].numbers["validated"])
+    return accuracy_of(
+        [fmean(estimate.numbers[name] for name in names) for estimate in stored], stored[0].numbers["validated"]
+    )
 
 
-def best_is_larger(found: Mapping[float, Estimate], eps: float) -> Outcome:
+def best_is_larger(estimates: Mapping[float, Estimate], eps: float) -> Outcome:
     """Is the best of all larger radii better than the best of the others?"""
-    larger, others = ([own for radius, own in found.items() if (radius > eps) == side] for side in (True, False))
+    larger, others = (
+        [estimate for radius, estimate in estimates.items() if (radius > eps) == side] for side in (True, False)
+    )
     if not larger:
         return "not held"
-    return greater(*(max(side, key=lambda own: own.value) for side in (larger, others)))
+    return greater(*(max(side, key=lambda estimate: estimate.value) for side in (larger, others)))
 
 
 def _tested(study: ImageStudy, store: Store, cell: Cell) -> tuple[str, ...]:

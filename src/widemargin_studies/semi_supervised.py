@@ -23,7 +23,7 @@ from widemargin.training.loop import train
 from widemargin.training.plan import Adam, Cosine, Plan, Updates
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 
 TITLE = "Digits with 100 labels: standard, VAT and UDP on the unlabelled rest"
 CORE_MINUTES = 1.2
@@ -57,7 +57,7 @@ def missing(store: Store) -> int:
     return sum(parts(name, seed) not in store for name in METHODS for seed in SEEDS)
 
 
-def fit(name: str, seed: int, store: Store, tick: Tick) -> None:
+def fit(name: str, seed: int, store: Store, on_progress: OnProgress) -> None:
     """The seed decides which digits have a label and the first weights: the same for every method."""
     splits = DATA.draw()
     rest, known = held_out(splits.train.labels, LABELS, Rng.seeded(seed, purpose="labelled"))
@@ -66,7 +66,7 @@ def fit(name: str, seed: int, store: Store, tick: Tick) -> None:
     seen = splits.train.take(known) if name == STANDARD else every.hide_labels(torch.arange(COPIES * LABELS))
     network = Single(at_input(NETWORK.build(Rng.seeded(seed, purpose="weights").generators[0])))
     for record in train(network, seen, METHODS[name], PLAN, (seed,)):
-        tick(record.update)
+        on_progress(record.update)
     numbers = {
         "validation": accuracy(network, splits.validation),
         "test": accuracy(network, splits.test),
@@ -77,15 +77,15 @@ def fit(name: str, seed: int, store: Store, tick: Tick) -> None:
 
 
 def report(store: Store) -> Report:
-    found = {name: [store.load(parts(name, seed)).numbers for seed in SEEDS] for name in METHODS}
-    tests = {name: [numbers["test"] for numbers in own] for name, own in found.items()}
+    results = {name: [store.load(parts(name, seed)).numbers for seed in SEEDS] for name in METHODS}
+    tests = {name: [numbers["test"] for numbers in group] for name, group in results.items()}
     rows = tuple(
         (
             name,
-            str(found[name][0]["digits"]),
+            str(results[name][0]["digits"]),
             " ".join(f"{100 * value:.1f}" for value in tests[name]),
             mean_std([100 * value for value in tests[name]], 1),
-            mean_std([100 * numbers["validation"] for numbers in found[name]], 1),
+            mean_std([100 * numbers["validation"] for numbers in results[name]], 1),
         )
         for name in METHODS
     )
@@ -103,7 +103,7 @@ def report(store: Store) -> Report:
                 f"Accuracy in percent with {LABELS} labels",
                 ("method", "digits seen", "test, by seed", "test", "validation"),
                 rows,
-                f"{found[STANDARD][0]['n']} test digits, mean and standard deviation of {len(SEEDS)} seeds.",
+                f"{results[STANDARD][0]['n']} test digits, mean and standard deviation of {len(SEEDS)} seeds.",
             ),
         ),
     )
@@ -113,7 +113,7 @@ def verdicts(tests: Mapping[str, Sequence[float]]) -> tuple[Verdict, ...]:
     """Seeds are pairs: the same labels, first weights and test digits for every method."""
 
     def more(name: str, other: str) -> Verdict:
-        gains = [100 * (own - rival) for own, rival in zip(tests[name], tests[other], strict=True)]
+        gains = [100 * (group - rival) for group, rival in zip(tests[name], tests[other], strict=True)]
         return Verdict(
             f"{name} with the unlabelled digits is more accurate than {_told(other)}, in the mean over seeds.",
             greater(mean_of(gains), 0.0),

@@ -37,15 +37,15 @@ class Transfer:
 
     def __call__(self, network: Network, parts: Splits) -> Numbers:
         other = self.data.draw()
-        found = transfer_accuracy(network, other.train, other.test, other.train.classes, self.seed)
-        return Numbers({"n": len(other.test), "transfer": found}, {})
+        accuracy = transfer_accuracy(network, other.train, other.test, other.train.classes, self.seed)
+        return Numbers({"n": len(other.test), "transfer": accuracy}, {})
 
 
-def _worst_and_best(found: Mapping[Cell, Estimate]) -> tuple[Estimate, Estimate]:
+def _worst_and_best(estimates: Mapping[Cell, Estimate]) -> tuple[Estimate, Estimate]:
     """The worst of UDP-PGD and the best of all others."""
-    udp = [own for cell, own in found.items() if cell.name == "UDP-PGD"]
-    others = [own for cell, own in found.items() if cell.name != "UDP-PGD"]
-    return min(udp, key=lambda own: own.value), max(others, key=lambda own: own.value)
+    udp = [estimate for cell, estimate in estimates.items() if cell.name == "UDP-PGD"]
+    others = [estimate for cell, estimate in estimates.items() if cell.name != "UDP-PGD"]
+    return min(udp, key=lambda estimate: estimate.value), max(others, key=lambda estimate: estimate.value)
 
 
 def _tell(study: ImageStudy, store: Store) -> Report:

@@ -21,11 +21,11 @@ CELLS = (
 )
 
 
-def _worst_and_best(found: Mapping[str, Estimate]) -> tuple[str, str]:
+def _worst_and_best(estimates: Mapping[str, Estimate]) -> tuple[str, str]:
     """The worst of UDP and the best of all others."""
-    udp = [name for name in found if name.startswith("UDP")]
-    others = [name for name in found if name not in udp]
-    return min(udp, key=lambda name: found[name].value), max(others, key=lambda name: found[name].value)
+    udp = [name for name in estimates if name.startswith("UDP")]
+    others = [name for name in estimates if name not in udp]
+    return min(udp, key=lambda name: estimates[name].value), max(others, key=lambda name: estimates[name].value)
 
 
 def _tell(study: ImageStudy, store: Store) -> Report:

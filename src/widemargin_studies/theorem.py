@@ -21,7 +21,7 @@ from widemargin.runs.run import Run
 from widemargin.training.loop import train
 from widemargin.training.plan import Adam, Plan, Updates
 from widemargin.uncertainty.replicas import Replicas
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies import plane
 
 TITLE = "Sec. 4.2: the theorem, and LDP beyond half the distance"
@@ -115,13 +115,13 @@ def in_errors(values: Array, target: float) -> float:
     return float((values.mean() - target) / (values.std(ddof=1) / len(values) ** 0.5))
 
 
-def simulate(simulation: Simulation, store: Store, tick: Tick) -> None:
+def simulate(simulation: Simulation, store: Store, on_progress: OnProgress) -> None:
     rng = np.random.default_rng(simulation.seed)
     mixture, gaps = simulation.mixtures[0], []
-    for done, (own, rate, boundary) in enumerate(simulation.cases, 1):
-        after = updated(np.full(simulation.draws, boundary), own, rate, rng)
-        gaps.append(in_errors(after, expected(boundary, own, rate)))
-        tick(done)
+    for done, (of_case, rate, boundary) in enumerate(simulation.cases, 1):
+        after = updated(np.full(simulation.draws, boundary), of_case, rate, rng)
+        gaps.append(in_errors(after, expected(boundary, of_case, rate)))
+        on_progress(done)
     low, high = mixture.draw(simulation.draws, rng)
     arrays = {
         "gaps": np.array(gaps),
@@ -147,7 +147,7 @@ def _pull(simulation: Simulation, reach: float, rng: np.random.Generator) -> flo
     """The share of its way to the best boundary that the oracle's answer goes on average; the theorem's is 1/2."""
     mixture, offset = simulation.mixtures[0], simulation.offsets[0]
     points = mixture.draw(simulation.draws, rng)
-    low, high = (stepped(own, mixture.best + offset, reach, simulation.steps, rng) for own in points)
+    low, high = (stepped(side, mixture.best + offset, reach, simulation.steps, rng) for side in points)
     return 1 - float(between(low, high, rng).mean() - mixture.best) / offset
 
 
@@ -156,7 +156,7 @@ def _loss_driven(low: Array, high: Array, mixture: Mixture, rng: np.random.Gener
     return in_errors(between(low, high, rng), mixture.best), float((low > high).mean())
 
 
-def train_group(runs: Sequence[Run], store: Store, tick: Tick) -> None:
+def train_group(runs: Sequence[Run], store: Store, on_progress: OnProgress) -> None:
     """Final accuracy, clean loss and slope of each network, and its mean accuracy over the second half of training."""
     first, count = runs[0], len(runs)
     cloud, replicas = plane.points_of(first), Replicas([plane.mlp_of(run) for run in runs])
@@ -167,7 +167,7 @@ def train_group(runs: Sequence[Run], store: Store, tick: Tick) -> None:
             with torch.no_grad():
                 answers = replicas(everything.points)
             course.append((answers.argmax(-1) == everything.labels).view(count, -1).float().mean(1).numpy())
-        tick(record.update)
+        on_progress(record.update)
     losses = -answers.gather(1, everything.labels[:, None]).view(count, -1).mean(1)
     slopes = (replicas.stack.weights[0][:, 0, 1] - replicas.stack.weights[0][:, 0, 0]).tolist()
     for i, run in enumerate(runs):
@@ -183,14 +183,14 @@ def run(store: Store, workers: Workers) -> None:
         if (simulation,) not in store
     ]
     for (name, radius), runs in RUNS.items():
-        todo = [own for own in runs if (own,) not in store]
+        todo = [one_run for one_run in runs if (one_run,) not in store]
         if todo:
             jobs.append(Job(f"{name}, eps {radius}", plane.updates(todo[0]), train_group, (todo, store)))
     workers.do(jobs, "Theorem")
 
 
 def missing(store: Store) -> int:
-    every = [*SIMULATIONS, *(own for runs in RUNS.values() for own in runs)]
+    every = [*SIMULATIONS, *(one_run for runs in RUNS.values() for one_run in runs)]
     return sum((one,) not in store for one in every)
 
 
@@ -202,9 +202,9 @@ Trained = Mapping[Case, Mapping[str, Sequence[float]]]
 
 def report(store: Store) -> Report:
     one, arrays = SIMULATIONS[0], [store.load((simulation,)).arrays for simulation in SIMULATIONS]
-    drawn = {name: np.stack([own[name] for own in arrays]) for name in arrays[0]}
-    numbers = {case: [store.load((own,)).numbers for own in runs] for case, runs in RUNS.items()}
-    trained = {case: {name: [own[name] for own in runs] for name in runs[0]} for case, runs in numbers.items()}
+    drawn = {name: np.stack([group[name] for group in arrays]) for name in arrays[0]}
+    numbers = {case: [store.load((group,)).numbers for group in runs] for case, runs in RUNS.items()}
+    trained = {case: {name: [group[name] for group in runs] for name in runs[0]} for case, runs in numbers.items()}
     return Report(
         TITLE,
         "Does UDP pull the boundary to the middle as the theorem says, and where does LDP fail?",
@@ -231,8 +231,8 @@ def tables(drawn: Drawn, trained: Trained) -> tuple[Table, ...]:
         for i, radius in enumerate(one.radii)
     ]
     fits = [
-        (f"{name}, eps {radius:g}", *(mean_std(own[column]) for column in ("accuracy", "course", "loss", "slope")))
-        for (name, radius), own in trained.items()
+        (f"{name}, eps {radius:g}", *(mean_std(group[column]) for column in ("accuracy", "course", "loss", "slope")))
+        for (name, radius), group in trained.items()
     ]
     sizes = f"K = {one.steps}, means -1 and 1, w - w* = {one.offsets[0]}; for many steps it is 1 / (alpha K) from 2 on."
     each = f"One number for each of {len(SIMULATIONS)} seeds."
@@ -270,7 +270,7 @@ def decayed(simulation: Simulation, rate: float) -> list[float]:
 def verdicts(drawn: Drawn, trained: Trained) -> tuple[Verdict, ...]:
     one, gaps, off = SIMULATIONS[0], drawn["gaps"], np.abs(drawn["oracle"][..., 0]).max()
     pulls, flipped, left = (x.mean(0) for x in (drawn["pulls"], drawn["oracle"][..., 1], drawn["deviation"][..., -1]))
-    course = {case: own["course"] for case, own in trained.items()}
+    course = {case: group["course"] for case, group in trained.items()}
     return (
         Verdict(
             "On average w' = (1 - eta/2) w + (eta/2) w*.",
@@ -290,7 +290,7 @@ def verdicts(drawn: Drawn, trained: Trained) -> tuple[Verdict, ...]:
         ),
         Verdict(
             "The discrete Alg. 1 pulls towards w* as well.",
-            in_most_seeds([bool(own.min() > 0 and np.diff(own).max() < 0) for own in drawn["pulls"]]),
+            in_most_seeds([bool(group.min() > 0 and np.diff(group).max() < 0) for group in drawn["pulls"]]),
             "the less the longer its steps: " + _at("alpha K", one.reaches, pulls),
         ),
         Verdict(
@@ -329,9 +329,9 @@ def _at(name: str, places: Sequence[float], values: Array) -> str:
 
 
 def _by_radius(trained: Trained, name: str, column: str) -> str:
-    found = [(radius, trained[name, radius][column]) for radius in RADII]
+    results = [(radius, trained[name, radius][column]) for radius in RADII]
     return ", ".join(
-        f"{np.mean(own):.2f} ({min(own):.2f} to {max(own):.2f}) at eps {radius:g}" for radius, own in found
+        f"{np.mean(group):.2f} ({min(group):.2f} to {max(group):.2f}) at eps {radius:g}" for radius, group in results
     )
 
 

@@ -23,7 +23,7 @@ from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Parts, Store, Stored
 from widemargin.report.tables import Table
 from widemargin.runs.folder import RunFolder
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies import app_overfitting_fashion, tab2
 from widemargin_studies.beside import short
 from widemargin_studies.pixels import Cell, ImageStudy
@@ -69,22 +69,22 @@ def _parts(card: Card, norm: str) -> Parts:
     return ("margins of the zoo", card, load_model(f"{PREFIX}{card.name}").digest, norm, POINTS)
 
 
-def _measure(card: Card, norm: str, store: Store, tick: Tick) -> None:
+def _measure(card: Card, norm: str, store: Store, on_progress: OnProgress) -> None:
     model = load_model(f"{PREFIX}{card.name}")
-    assert model.trial is not None
-    parts = model.trial.data.draw()
+    assert model.run is not None
+    parts = model.run.data.draw()
     assert isinstance(parts, Splits)
     some = at_most(parts.test, POINTS, 0)
-    found = distances(model.network, some, NORMS[norm], rows=100, tick=tick)
+    nearest = distances(model.network, some, NORMS[norm], rows=100, on_progress=on_progress)
     numbers = {"n": len(some), "clean": accuracy(model.network, some)}
-    store.save(_parts(card, norm), numbers, {"margin": found.distance.cpu().double().numpy()}, {})
+    store.save(_parts(card, norm), numbers, {"margin": nearest.distance.cpu().double().numpy()}, {})
 
 
 def report(store: Store) -> Report:
-    found = cards()
+    nearest = cards()
     figure, axes = panels(2, len(NORMS), size=4.0)
     rows = []
-    for card, colour in zip(found, (*COLOURS, "black", "grey"), strict=False):
+    for card, colour in zip(nearest, (*COLOURS, "black", "grey"), strict=False):
         stored = {norm: store.load(_parts(card, norm)) for norm in NORMS}
         for (norm, of_norm), (above, below) in zip(stored.items(), zip(*axes, strict=True), strict=True):
             margins = np.sort(of_norm.arrays["margin"])
@@ -132,20 +132,20 @@ def entries(store: Store) -> Iterator[tuple[RunFolder, Path, Card]]:
     """Of every network that is judged: its run, its weights and its card."""
     for name, (study, source) in SOURCES.items():
         for cell in study.cells:
-            trial = study.trials(cell)[0]
-            epoch = study.judged_until(trial, store)
+            run = study.runs(cell)[0]
+            epoch = study.judged_until(run, store)
             if epoch is None:
                 continue
-            folder = RunFolder.of(trial, store.root / "trained")
+            folder = RunFolder.of(run, store.root / "trained")
             kept = folder.path / f"epoch-{epoch}.safetensors"
-            numbers = study.stored_at(trial, epoch, store).numbers
+            numbers = study.stored_at(run, epoch, store).numbers
             card = Card(
                 name=NAMES[cell.name, cell.eps],
                 data="fashion-mnist",
                 network="lenet",
                 method=_method(cell),
                 epochs=epoch,
-                seed=trial.seed,
+                seed=run.seed,
                 figures=tuple(_figures(study, numbers)),
                 source=source,
                 command=f"widemargin study run {name}",

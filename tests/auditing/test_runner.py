@@ -88,14 +88,14 @@ QUESTION = config(points=24, seed=3, chunk=6)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick_stand_in() -> Iterator[None]:
+def quick_surrogate() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(surrogate, "UPDATES", 100)
         yield
 
 
 @pytest.fixture(scope="module")
-def whole(quick_stand_in: None, tmp_path_factory: pytest.TempPathFactory) -> Audit:
+def whole(quick_surrogate: None, tmp_path_factory: pytest.TempPathFactory) -> Audit:
     return asked(tmp_path_factory.mktemp("whole"))
 
 
@@ -178,7 +178,7 @@ def test_a_budget_ends_it_and_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
     found = partly(tmp_path, monkeypatch)
     assert (found.n, found.asked) == (FIRST, 24)
     assert f"the {FIRST} of 24 points for which there was time" in page(found).summary
-    assert "No transfer from a stand-in: the time was up." in page(found).settings
+    assert "No transfer from a surrogate: the time was up." in page(found).settings
     assert module.TRANSFER not in found.attacks
 
 
@@ -297,7 +297,7 @@ def test_every_diagnosis_has_its_name() -> None:
 def test_one_can_see_that_it_goes_on(whole: Audit, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     question = config(QUESTION.balls, points=24, seed=3, chunk=12)
-    found = audit(subject(), question, tmp_path, tick=lambda done, of: told.append((done, of)))
+    found = audit(subject(), question, tmp_path, on_progress=lambda done, of: told.append((done, of)))
     assert found is not None
     done = [points for points, _ in told]
     assert {of for _, of in told} == {24}
@@ -388,7 +388,7 @@ def test_a_transfer_that_refutes_a_certificate_is_an_error() -> None:
         findings.with_surrogate({**points, "row": np.arange(2), "certified": np.array([0.07, 0.1])}, moved, question, 0)
 
 
-def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path) -> None:
+def test_whom_a_surrogate_breaks_counts_as_broken(tmp_path: Path) -> None:
     """Rounded so finely that the margins are those of a linear network, and no gradient is left."""
 
     class Masked(nn.Module):
@@ -643,7 +643,7 @@ def test_a_network_that_fails_for_good_is_one_sentence_and_nothing_done_is_lost(
 def test_certificates_that_do_not_hold_are_a_finding(
     wrong: str, whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def proof(network: Network, examples: Examples, ball: Ball, tick: object = None) -> torch.Tensor:
+    def proof(network: Network, examples: Examples, ball: Ball, on_progress: object = None) -> torch.Tensor:
         if wrong == "fails":
             raise IndexError("no such layer")
         return torch.full((len(examples),), ball.radius, dtype=torch.float64)
@@ -656,7 +656,7 @@ def test_certificates_that_do_not_hold_are_a_finding(
     assert [one.count for one in found.robust] == [one.count for one in whole.robust]
 
 
-def test_a_stand_in_that_fails_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_surrogate_that_fails_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object) -> None:
         raise IndexError("too few points")
 

@@ -78,7 +78,7 @@ def test_an_exported_network_comes_back(name: str, suffix: str, tmp_path: Path) 
     write_network(network, shape, tmp_path / f"model{suffix}")
     place = str(tmp_path / f"model{suffix}")
     model = load_model(place)
-    assert (model.name, model.trial, model.notes) == (place, None, ())
+    assert (model.name, model.run, model.notes) == (place, None, ())
     assert not any(module.training for module in model.network.modules())
     for rows in (1, 2, 7):
         points = drawn(rows, *shape)
@@ -391,7 +391,7 @@ def test_a_run(tmp_path: Path) -> None:
     model = load_model(str(folder), which="last")
     trial, module = trained(RunFolder(folder), "last")
     points = drawn(3, 1, 8, 8)
-    assert model.trial == trial
+    assert model.run == trial
     torch.testing.assert_close(model.network.logits(points)[0], module(points))
     (folder / "figures.json").unlink()
     with pytest.raises(ValueError, match="has not finished training"):

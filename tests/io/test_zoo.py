@@ -61,5 +61,5 @@ def test_networks_that_come_along_answer(card: Card) -> None:
     network = load(card.name)
     assert not network.training
     assert network(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
-    assert load_model(f"zoo:{card.name}").trial is not None
+    assert load_model(f"zoo:{card.name}").run is not None
     assert {figure.what: figure.n for figure in card.figures}["clean"] == 10_000

@@ -156,13 +156,13 @@ def test_a_place_is_believed_more_than_an_attack_that_failed() -> None:
 def test_an_interrupted_evaluation_goes_on_to_the_same_end() -> None:
     network, cloud = bumpy()
     whole: list[Progress] = []
-    curve = robustness(network, cloud, BALLS, attacks, rows=75, tick=whole.append)
+    curve = robustness(network, cloud, BALLS, attacks, rows=75, on_progress=whole.append)
     assert len(whole) > 5
     shares = [progress.share_done for progress in whole]
     assert shares == sorted(shares)
     assert shares[-1] == 1
     rest: list[Progress] = []
-    again = robustness(network, cloud, BALLS, attacks, rows=75, progress=whole[2], tick=rest.append)
+    again = robustness(network, cloud, BALLS, attacks, rows=75, progress=whole[2], on_progress=rest.append)
     assert len(rest) == len(whole) - 3
     same(again, curve)
     same(robustness(network, cloud, BALLS, attacks, rows=75, progress=whole[-1]), curve)

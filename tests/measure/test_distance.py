@@ -185,7 +185,9 @@ def test_without_a_boundary_nothing_is_found() -> None:
     cloud = Dataset(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]))
     done: list[int] = []
     for norm in NORMS:
-        found = distances(Single(at_input(layer)), cloud, norm, OPEN, (FMN(norm, OPEN, 10),), rows=3, tick=done.append)
+        found = distances(
+            Single(at_input(layer)), cloud, norm, OPEN, (FMN(norm, OPEN, 10),), rows=3, on_progress=done.append
+        )
         assert found.distance.tolist() == [math.inf] * 3 + [0.0]
         assert torch.equal(found.places, cloud.points)
         assert (found.unbroken, found.misclassified, found.mean) == (0.75, 0.25, math.inf)

@@ -1,4 +1,4 @@
-"""A stand-in learns what the network answers, and gives away what hidden gradients hide."""
+"""A surrogate learns what the network answers, and gives away what hidden gradients hide."""
 
 import pytest
 import torch
@@ -93,7 +93,7 @@ def test_its_work_is_bounded_and_it_is_the_same_every_time() -> None:
     assert torch.equal(once.network(points.points), again.network(points.points))
 
 
-def test_points_that_the_stand_in_gets_wrong_are_not_tried() -> None:
+def test_points_that_the_surrogate_gets_wrong_are_not_tried() -> None:
     network, points = masked(TABLE)
     never = Single(at_input(nn.Sequential(nn.Linear(3, 2), nn.Threshold(1e9, 0.0)))).eval()
     distance = fooled(network, points, L2(0.02, OPEN), Surrogate(never, "MLP", 0.5, 0))

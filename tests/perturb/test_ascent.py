@@ -114,7 +114,7 @@ def test_patience_never_adds_steps() -> None:
 def test_kept_parts_are_uniform() -> None:
     """On a line the whole way is known; four bins of 1000 draws, each within four deviations."""
     search = Search(
-        -perturbed_gap, L2(9.0, OPEN), Ascent(Fixed(1), ProjectToBoundary(9.0), share=RandomFraction(0.2, 0.6))
+        -perturbed_gap, L2(9.0, OPEN), Ascent(Fixed(1), ProjectToBoundary(9.0), fraction=RandomFraction(0.2, 0.6))
     )
     shares = climb(search, [-2.0], [1.0], rows=4000)[:, 0] / 2.0
     whole = search(line([1.0]), torch.tensor([[-2.0]]).double(), torch.tensor([0]), Rng.seeded(0)).distance

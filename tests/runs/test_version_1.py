@@ -132,7 +132,7 @@ def test_a_later_version_is_one_sentence() -> None:
 def test_long_runs_are_known_to_their_studies() -> None:
     store = Store(LONG)
     assert app_overfitting_fashion.FULL.missing(store) == 0
-    done = [tab2.ONE.judged_until(tab2.ONE.trials(cell)[0], store) for cell in tab2.ONE.cells]
+    done = [tab2.ONE.judged_until(tab2.ONE.runs(cell)[0], store) for cell in tab2.ONE.cells]
     assert max(epoch or 0 for epoch in done) >= 30
     folders = {RunFolder.of(own, LONG / "trained").path.name for own in runs_of_studies()}
     assert {path.name for path in (LONG / "trained").iterdir()} <= folders
@@ -140,4 +140,4 @@ def test_long_runs_are_known_to_their_studies() -> None:
 
 def runs_of_studies() -> list[Run]:
     studies = (tab2.ONE, app_overfitting_fashion.FULL)
-    return [own for study in studies for cell in study.cells for own in study.trials(cell)]
+    return [own for study in studies for cell in study.cells for own in study.runs(cell)]

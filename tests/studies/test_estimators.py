@@ -143,7 +143,7 @@ def test_spreads_between_estimators_and_between_measures() -> None:
 
 
 def test_of_two_classes_entropy_variation_ratio_and_gap_move_points_alike() -> None:
-    trial = STUDY.trials(SLABS, ("ensemble", ENTROPY))[0]
+    trial = STUDY.runs(SLABS, ("ensemble", ENTROPY))[0]
     cloud = SLABS.draw()
     network = trial.estimator.network(trial.build, trial.place, cloud).eval()
 

@@ -134,7 +134,7 @@ EVERY = [own for both in ALL.values() for own in both] + [tab2.ONE, clean_accura
 def filled(store: Store, own: ImageStudy, stages: int | None = None) -> None:
     """As if it had run: numbers that rise from cell to cell, and the folders of its networks."""
     for number, cell in enumerate(own.cells):
-        for trial in own.trials(cell):
+        for trial in own.runs(cell):
             radii = [f"{radius:g}" for radius in app_overfitting_cifar.RADII]
             validated = [clean_accuracy.validation(ball) for ball in cell.bench.balls]
             names = ["clean", "transfer", "one step", "many", *map(repr, cell.bench.balls), *radii, *validated]
@@ -202,10 +202,10 @@ def test_published_settings() -> None:
     assert {(cell.eps, cell.alpha) for cell in cifar if cell.eps in (0.04, 0.05)} == {(0.04, 0.001), (0.05, 0.002)}
     # Clean accuracy is that of all test images, and at most 10,000 are attacked.
     for full in (tab1.FULL, clean_accuracy.FIG4_FULL):
-        tests = {trial.data for cell in full.cells if cell.bench.data.name == "svhn" for trial in full.trials(cell)}
+        tests = {trial.data for cell in full.cells if cell.bench.data.name == "svhn" for trial in full.runs(cell)}
         assert {data.most_tests for data in tests if isinstance(data, ImageSet)} == {26_032}
         assert full.scale.attacked == 10_000
-    assert {trial.data for cell in tab5.FULL.cells for trial in tab5.FULL.trials(cell)} == {
+    assert {trial.data for cell in tab5.FULL.cells for trial in tab5.FULL.runs(cell)} == {
         ImageSet("cifar-10", fraction=0.05, seed=42)
     }
 
@@ -226,7 +226,7 @@ def test_networks_are_shared_and_cost_nothing_then(tmp_path: Path, monkeypatch: 
     judged = 3 * alone.judge.passes / 60
     assert study.left(alone, store).core_minutes == pytest.approx(100 * 55_000 * 12.5 / 60 + judged)
     assert seen == {256}
-    folder = RunFolder(tmp_path / "trained" / own.trials(udp[0])[0].key)
+    folder = RunFolder(tmp_path / "trained" / own.runs(udp[0])[0].key)
     folder.path.mkdir(parents=True)
     folder.records.write_text('{"update": 10750, "loss": 1.0}\n')
     # Half of it is done: epoch 50.
@@ -252,7 +252,7 @@ def test_the_radius_that_validation_chooses(tmp_path: Path) -> None:
 
 def test_the_long_walk_is_judged_image_by_image(tmp_path: Path) -> None:
     store, own = Store(tmp_path), app_long_walk.SMALL
-    (trial,) = own.trials(own.cells[0])
+    (trial,) = own.runs(own.cells[0])
     ways = {"UDP": np.linspace(0.4, 0.6, 8), "PGD": np.linspace(3, 4, 8)}
     arrays = {"labels": np.arange(8), **{name: np.zeros((8, 3, 4, 4)) for name in ("clean", *ways)}}
     for name, way in ways.items():
@@ -313,7 +313,7 @@ def test_stages_are_prefixes_of_one_run_and_go_on_whatever_kills_them(tmp_path: 
     assert "All networks stand at epoch 1 of 12. EOT farther on: PGD (eps 0.1), seed 0: epoch 3." in told.settings
     assert "; 1 of 12 epochs of batches of 64, Adam(" in told.settings
     early = own.numbers(CELLS[0], store, "clean")
-    (trial,) = own.trials(CELLS[0])
+    (trial,) = own.runs(CELLS[0])
     shorter = replace(trial, plan=replace(trial.plan, length=Epochs(1)))
     network = run_training(prepare(shorter)).network
     assert early == [accuracy(network, trial.data.draw().test)]

@@ -32,7 +32,7 @@ class Clock:
 
     @contextmanager
     def ending(self, share: float = OVERRUN, unless: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Whoever asks any module after this share of the budget is stopped by TimeIsUp."""
+        """Any module that is called after this fraction of the budget raises TimeIsUp."""
         if self.budget is None:
             yield
             return

@@ -43,7 +43,7 @@ _LEAST = 8
 
 @dataclass(frozen=True, eq=False)
 class Transferred:
-    """How far each point is from what a stand-in gave away, and what the stand-in was."""
+    """How far each point is from what a surrogate gave away, and what the surrogate was."""
 
     distance: Array
     kind: str
@@ -88,21 +88,21 @@ def diagnosed(
                 question.balls[-1],
                 curve,
                 seed=question.seed,
-                tick=seen.append,
+                on_progress=seen.append,
                 diagnoses=question.diagnoses,
             )
     except TimeIsUp:
         made, whole = tuple(seen), False
-    found = (*failed, *(_as_asked(subject, some, one) for one in made))
+    findings = (*failed, *(_as_asked(subject, some, one) for one in made))
     if not whole:
-        names = {finding.name for finding in found}
-        return Diagnosed(found, tuple(name for name in to_make if name not in names))
-    write_json(path, {"findings": [_plain(finding) for finding in found]})
-    return Diagnosed(found)
+        names = {finding.name for finding in findings}
+        return Diagnosed(findings, tuple(name for name in to_make if name not in names))
+    write_json(path, {"findings": [_plain(finding) for finding in findings]})
+    return Diagnosed(findings)
 
 
 def _names(question: AuditConfig) -> tuple[str, ...]:
-    """Of the diagnoses: a stand-in's comes at the end, and accuracy can only rise where there are two radii."""
+    """Of the diagnoses: a surrogate's comes at the end, and accuracy can only rise where there are two radii."""
     without = {"transfer"} | ({_RISING} if len(question.balls) == 1 else set())
     return tuple(one.name for one in question.diagnoses if one.name not in without)
 
@@ -140,12 +140,12 @@ def _curve(network: Network, some: Examples, question: AuditConfig) -> tuple[tup
 
 def _as_judged(subject: AuditTarget, some: Examples) -> Finding:
     """Whether the network draws when it is asked, and what was done about it."""
-    found, draws = randomness(subject.network, some), subject.judged.draws
+    finding, draws = randomness(subject.network, some), subject.judged.draws
     assert draws is not None
-    if found.verdict == "fine":
-        return found
-    evidence = f"{found.evidence}; all figures here are of the mean over {draws.verification} fixed draws"
-    return replace(found, verdict="suspicious", evidence=evidence, advice="use it by such a mean, too")
+    if finding.verdict == "fine":
+        return finding
+    evidence = f"{finding.evidence}; all figures here are of the mean over {draws.verification} fixed draws"
+    return replace(finding, verdict="suspicious", evidence=evidence, advice="use it by such a mean, too")
 
 
 def missed_by_gradients(points: dict[str, Array], attacks: Sequence[Attack]) -> tuple[Finding, ...]:
@@ -158,7 +158,7 @@ def missed_by_gradients(points: dict[str, Array], attacks: Sequence[Attack]) -> 
 
 
 def with_surrogate(points: dict[str, Array], moved: Transferred, question: AuditConfig, number: int) -> Finding:
-    """Whoever was broken counts as broken, from the ball on that holds the place."""
+    """A point that was broken counts as broken, from the ball on that holds the place."""
     distance, standing = moved.distance, points["breaks"] == len(question.balls)
     broken = standing & np.isfinite(distance)
     radii = [ball.radius for ball in question.balls]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from widemargin.perturb.frozen import frozen
 from widemargin.uncertainty.network import Network
 
-Tick = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Told how many points are done, and of how many; those under way count by their share."""
 FIRST_GUESS = 5_000
 """Answers that a point takes, until some are done: of those that stand most are Square's."""
@@ -78,7 +78,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 @dataclass(eq=False)
 class Pace:
-    tick: Tick
+    on_progress: OnProgress
     of: int
     expected: float = FIRST_GUESS
     """Answers for a point."""
@@ -94,7 +94,7 @@ class Pace:
             now = done + int(points * _share(answers / (points * self.expected)))
             if now > told:
                 told = now
-                self.tick(now, self.of)
+                self.on_progress(now, self.of)
 
         yield heard
         self.expected = max(1.0, answers / points)

@@ -99,11 +99,11 @@ class Audit:
     @cached_property
     def broken_by(self) -> dict[str, list[int]]:
         """For every attack and ball, how many points were first seen broken there by it."""
-        found = {}
+        counts = {}
         for number, name in enumerate(self.attacks):
-            own = self.points["by"] == number
-            found[name] = [int((own & (self.points["breaks"] == i)).sum()) for i in range(len(self.question.balls))]
-        return found
+            is_by = self.points["by"] == number
+            counts[name] = [int((is_by & (self.points["breaks"] == i)).sum()) for i in range(len(self.question.balls))]
+        return counts
 
     @property
     def norm(self) -> str:

@@ -18,7 +18,7 @@ from widemargin.auditing.clock import Clock, Stopwatch, TimeIsUp
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.findings import Diagnosed, Transferred, diagnosed, missed_by_gradients, with_surrogate
 from widemargin.auditing.guarded import CERTIFICATES, SHORTEST, Failed, failures, guarded, uncertified
-from widemargin.auditing.pace import PROOF, Cost, Pace, Tick, cost, listening
+from widemargin.auditing.pace import PROOF, Cost, OnProgress, Pace, cost, listening
 from widemargin.auditing.result import Array, Audit, Shown
 from widemargin.auditing.shares import Shares
 from widemargin.auditing.target import DIAGNOSED, AuditTarget
@@ -46,8 +46,8 @@ from widemargin.uncertainty.network import in_eval_mode
 
 __all__ = ["AuditTarget", "audit"]
 
-TRANSFER = "transfer from a stand-in"
-"""The name of what a small network gives away that was fitted to the answers; tried on whoever stands at the end."""
+TRANSFER = "transfer from a surrogate"
+"""What a small network gives away that was fitted to the answers; tried on the points that withstand all others."""
 LONGEST_PROOF = 3.0
 """In seconds."""
 _NOT_EVEN_TRIED = 4
@@ -57,7 +57,7 @@ SHARE_OF_FINDINGS = 0.3
 _SHARE_OF_ANSWERS = 0.05
 """Of a budget that is too short for a single point, to see at least what the network answers."""
 FITTED = 500
-"""Points whose answers a stand-in is fitted to."""
+"""Points whose answers a surrogate is fitted to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class _UnderWay:
     place: Path
     clock: Clock
     processes: Shares
-    tick: Tick
+    on_progress: OnProgress
     stopwatch: Stopwatch
     failed: Failed = field(default_factory=dict)
     """Parts that are of no single point."""
@@ -106,7 +106,7 @@ def audit(
     question: AuditConfig,
     folder: Path,
     budget: float | None = None,
-    tick: Tick = lambda done, of: None,
+    on_progress: OnProgress = lambda done, of: None,
     processes: Shares = ALONE,
 ) -> Audit | None:
     """Ask everything of every point; what is saved in the folder already is not asked again.
@@ -116,7 +116,7 @@ def audit(
     a finding says so.
     """
     place, clock = folder / subject.key(question), Clock(budget)
-    work = _UnderWay(subject, question, place, clock, processes, tick, Stopwatch(place / "seconds.json"))
+    work = _UnderWay(subject, question, place, clock, processes, on_progress, Stopwatch(place / "seconds.json"))
     place.mkdir(parents=True, exist_ok=True)
     if work.first:
         # The others write nothing before the first has decided on certificates.
@@ -127,24 +127,24 @@ def audit(
         return _outside(work, asked) if work.first else None
     why_not = _certifiable(work)
     # What makes numbers worthless comes first.
-    found = _diagnosed(work) if work.first else Diagnosed()
+    findings = _diagnosed(work) if work.first else Diagnosed()
     _measure(work, certify=not why_not)
-    return _joined(work, found, (*subject.doubts, *why_not)) if work.first else None
+    return _joined(work, findings, (*subject.warnings, *why_not)) if work.first else None
 
 
 def _diagnosed(work: _UnderWay) -> Diagnosed:
     share = 1.0 if len(saved_rows(work.place)) == len(work.rows) else SHARE_OF_FINDINGS
     before = (work.place / "findings.json").exists()
-    found = diagnosed(work.subject, work.question, work.place, work.clock, share, work.cost.answer)
+    findings = diagnosed(work.subject, work.question, work.place, work.clock, share, work.cost.answer)
     if not before:
         work.stopwatch.save()
-    return found
+    return findings
 
 
 def _measure(work: _UnderWay, certify: bool) -> None:
     """All points that are not saved yet, or as many as there is time for; back when all processes are."""
     mine = work.question.chunks(len(work.subject.examples))[work.processes.rank :: work.processes.count]
-    pace = Pace(work.tick, len(work.rows))
+    pace = Pace(work.on_progress, len(work.rows))
     try:
         for rows in pieces(mine, work.place, work.clock, work.each):
             with work.clock.ending(), pace.piece(len(saved_rows(work.place)), len(rows)) as heard:
@@ -152,38 +152,38 @@ def _measure(work: _UnderWay, certify: bool) -> None:
             write_chunk(work.place, piece)
             if work.first:
                 work.stopwatch.save()
-            work.tick(len(saved_rows(work.place)), len(work.rows))
+            work.on_progress(len(saved_rows(work.place)), len(work.rows))
     except TimeIsUp:
         # The points under way took longer than expected: they are not known whole, so they do not count.
         if work.first:
             work.stopwatch.save()
-    work.tick(len(saved_rows(work.place)), len(work.rows))
+    work.on_progress(len(saved_rows(work.place)), len(work.rows))
     work.processes.wait()
 
 
-def _joined(work: _UnderWay, found: Diagnosed, notes: tuple[str, ...]) -> Audit:
+def _joined(work: _UnderWay, diagnosed: Diagnosed, notes: tuple[str, ...]) -> Audit:
     """Of all processes, with what can only be found at the end."""
     subject, question = work.subject, work.question
     piece = joined_chunks(question, len(subject.examples), work.place)
     if piece is None:
-        return _too_short(work, found, notes)
+        return _too_short(work, diagnosed, notes)
     points, failed = dict(piece.points), {**piece.failed, **work.failed}
     if np.isnan(points["certified"]).any() and not notes and CERTIFICATES not in failed:
         notes = ("No certified bounds: some points were measured without.",)
     attacks = _within(subject, question, question.balls[0])
     names = tuple(attack.name for attack in attacks)
-    findings = (*found.findings, *failures(failed, names), *missed_by_gradients(points, attacks))
-    by, left_out = (*names, SHORTEST), found.left_out
+    findings = (*diagnosed.findings, *failures(failed, names), *missed_by_gradients(points, attacks))
+    by, left_out = (*names, SHORTEST), diagnosed.left_out
     try:
         moved = _stood_in(work, points)
     except Exception as problem:
         moved, findings = None, (*findings, failed_finding("transfer", sentence_of(problem), "nothing is known of it"))
     else:
         if moved is None:
-            left_out, notes = (*left_out, "transfer"), (*notes, "No transfer from a stand-in: the time was up.")
+            left_out, notes = (*left_out, "transfer"), (*notes, "No transfer from a surrogate: the time was up.")
         else:
             by = (*by, TRANSFER)
-            findings = (*findings, *_with_stand_in(points, moved, question, len(by) - 1))
+            findings = (*findings, *_with_surrogate(points, moved, question, len(by) - 1))
     return replace(
         _answered(work, points),
         attacks=by,
@@ -195,7 +195,7 @@ def _joined(work: _UnderWay, found: Diagnosed, notes: tuple[str, ...]) -> Audit:
     )
 
 
-def _with_stand_in(
+def _with_surrogate(
     points: dict[str, Array], moved: Transferred, question: AuditConfig, number: int
 ) -> tuple[Finding, ...]:
     try:
@@ -231,17 +231,17 @@ def _outside(work: _UnderWay, asked: Subset) -> Audit:
     points = _unattacked(subject, asked)
     some = Subset(subject.examples, asked.rows[:DIAGNOSED])
     # All of them are looked at for the box: few may lie outside.
-    found = (
+    findings = (
         inputs_in_box(asked, work.question.balls[-1]),
         modes(subject.network, some),
         probabilities(subject.network, some),
     )
     note = "Nothing was attacked, since points lie outside the box: nothing is known of robust accuracy and margins."
     seconds = time.monotonic() - begun
-    return replace(_answered(work, points), findings=found, notes=(note, *subject.doubts), seconds=seconds)
+    return replace(_answered(work, points), findings=findings, notes=(note, *subject.warnings), seconds=seconds)
 
 
-def _too_short(work: _UnderWay, found: Diagnosed, notes: tuple[str, ...]) -> Audit:
+def _too_short(work: _UnderWay, diagnosed: Diagnosed, notes: tuple[str, ...]) -> Audit:
     """The answers to some points, and what a budget should be in which more can be said."""
     budget = work.clock.budget
     assert budget is not None
@@ -254,7 +254,7 @@ def _too_short(work: _UnderWay, found: Diagnosed, notes: tuple[str, ...]) -> Aud
         f"{duration(work.each)}: give one of at least {duration(least)}."
     )
     return replace(
-        _answered(work, points), findings=found.findings, left_out=found.left_out, notes=notes, too_short=said
+        _answered(work, points), findings=diagnosed.findings, left_out=diagnosed.left_out, notes=notes, too_short=said
     )
 
 
@@ -284,13 +284,13 @@ def _unattacked(subject: AuditTarget, asked: Subset) -> dict[str, Array]:
 
 def _stood_in(work: _UnderWay, points: dict[str, Array]) -> Transferred | None:
     """Made once, of all points, in time."""
-    path = work.place / f"stand-in of {len(points['row'])}.safetensors"
+    path = work.place / f"surrogate of {len(points['row'])}.safetensors"
     if not path.exists():
         if len(points["row"]) < len(work.rows) or work.clock.left() <= 0:
             return None
         try:
             with work.clock.ending():
-                _make_stand_in(work, points, path)
+                _make_surrogate(work, points, path)
         except TimeIsUp:
             return None
         work.stopwatch.save()
@@ -298,7 +298,7 @@ def _stood_in(work: _UnderWay, points: dict[str, Array]) -> Transferred | None:
     return Transferred(tensors["distance"].numpy(), note["kind"], note["agreement"])
 
 
-def _make_stand_in(work: _UnderWay, points: dict[str, Array], path: Path) -> None:
+def _make_surrogate(work: _UnderWay, points: dict[str, Array], path: Path) -> None:
     subject, question = work.subject, work.question
     rows, judges, largest = torch.from_numpy(points["row"]), subject.judged, question.balls[-1]
     # The same points however many are asked about, so that a point's record does not depend on that.
@@ -334,9 +334,9 @@ def _certifiable(work: _UnderWay) -> tuple[str, ...]:
         write_json(path, _uncertified(work.subject, work.question))
     if work.first:
         work.processes.wait()
-    found = read_json(path)
-    work.failed.update(found["failed"])
-    return tuple(found["reasons"])
+    stored = read_json(path)
+    work.failed.update(stored["failed"])
+    return tuple(stored["reasons"])
 
 
 def _uncertified(subject: AuditTarget, question: AuditConfig) -> dict[str, object]:
@@ -416,7 +416,7 @@ def _measured(
     proven = unknown
     if certify:
         try:
-            proven = certified_radius(network, examples, largest, tick=lambda done: heard(PROOF)).cpu()
+            proven = certified_radius(network, examples, largest, on_progress=lambda done: heard(PROOF)).cpu()
         except Exception as problem:
             failed[CERTIFICATES] = sentence_of(problem)
     norm = type(largest)
@@ -438,10 +438,10 @@ def _measured(
     places, way = inputs, torch.where(answers == labels, torch.inf, 0.0).cpu().double()
     with listening(heard, network, judges.climbed):
         try:
-            found = distances(
+            nearest = distances(
                 network, examples, norm, largest.box, guarded(shortest, failed), question.seed, judges.rows_at_once
             )
-            places, way = found.places.detach(), found.distance.cpu().double()
+            places, way = nearest.places.detach(), nearest.distance.cpu().double()
         except Exception as problem:
             failed[SHORTEST] = sentence_of(problem)
         try:

@@ -40,8 +40,8 @@ class AuditTarget:
     @cached_property
     def as_logs(self) -> bool:
         """Whether all answers are probabilities, of which no attack could climb anything."""
-        found = probabilities(self.network, self.examples.take(torch.arange(min(_TRIED, len(self.examples)))))
-        return found.numbers["share"] == 1 and found.numbers["lowest"] >= 0 and found.numbers["highest"] <= 1
+        finding = probabilities(self.network, self.examples.take(torch.arange(min(_TRIED, len(self.examples)))))
+        return finding.numbers["share"] == 1 and finding.numbers["lowest"] >= 0 and finding.numbers["highest"] <= 1
 
     @cached_property
     def classes(self) -> int:
@@ -51,8 +51,8 @@ class AuditTarget:
             return int(network(inputs).shape[-1])
 
     @property
-    def doubts(self) -> tuple[str, ...]:
-        """What is doubtful of all figures, if answers are random or no logits."""
+    def warnings(self) -> tuple[str, ...]:
+        """What limits all figures: answers that are random or no logits, and notes."""
         problem = self.judged.problem
         random = (f"Answers are random, and every figure is of single ones, since {problem}.",) if problem else ()
         logs = ("Answers are probabilities: attacks climbed their logs.",) * self.as_logs

@@ -51,14 +51,14 @@ def _from_here(place: str | Path) -> str:
 
 def foreign(data: DataSpec, drawn: Splits, model: Model, place: str) -> bool:
     """Whether it is another dataset than that of the run, whose results must not be replaced."""
-    if model.trial is None or data == model.trial.data:
+    if model.run is None or data == model.run.data:
         return False
-    if not isinstance(data, type(model.trial.data)):
+    if not isinstance(data, type(model.run.data)):
         return True
-    if isinstance(data, ImageSet) and data.name != getattr(model.trial.data, "name", None):
+    if isinstance(data, ImageSet) and data.name != getattr(model.run.data, "name", None):
         return True
     try:
-        trained_on = model.trial.data.draw()
+        trained_on = model.run.data.draw()
     except (ValueError, OSError):
         # It cannot be compared any more.
         return True
@@ -108,14 +108,14 @@ def data_asked(
     """As named, or a run's own."""
     if word is not None:
         return data_named(Train(word, "", label=label, size=size), flag)
-    if model.trial is None:
+    if model.run is None:
         raise ValueError("a model that is no run of ours needs --data")
-    return model.trial.data
+    return model.run.data
 
 
 def check_as_trained(data: DataSpec, drawn: Splits, model: Model, place: str) -> None:
     """A description names a place, not what is there: a run's own data must be what the run has seen."""
-    if model.trial is not None and data == model.trial.data and _seen(place) not in (None, data_note(drawn)):
+    if model.run is not None and data == model.run.data and _seen(place) not in (None, data_note(drawn)):
         raise ValueError(
             f"the data must be as it was when the run in {place} began, but it has changed: put it back, or name a "
             "copy of what is there now with --data, whose results are kept apart"

@@ -29,15 +29,15 @@ def trained(folder: RunFolder, weights: str) -> tuple[Run, nn.Module]:
 
     A single network is a plain module that returns logits; several members return the log of their mean probability.
     """
-    trial = read_run(folder.description)
-    if trial.estimator != SingleSpec():
+    run = read_run(folder.description)
+    if run.estimator != SingleSpec():
         # As plain in memory as one network that is exported.
-        network = trial.estimator.network(trial.build, trial.place, None)
+        network = run.estimator.network(run.build, run.place, None)
         _fill(folder, weights, network)
-        return trial, network.eval()
-    module = trial.build()
-    _fill(folder, weights, Single(trial.place.cut(module)))
-    return trial, module.eval()
+        return run, network.eval()
+    module = run.build()
+    _fill(folder, weights, Single(run.place.cut(module)))
+    return run, module.eval()
 
 
 def _fill(folder: RunFolder, weights: str, network: Network) -> None:

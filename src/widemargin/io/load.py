@@ -34,13 +34,13 @@ from widemargin.uncertainty.single import Single
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """In eval mode, perturbed at its inputs.  `trial` is None for models that are not runs."""
+    """In eval mode, perturbed at its inputs.  `run` is None for models that are not runs."""
 
     network: Network
     name: str
     digest: str
     """Of the weights, and of the file if the network is the user's own."""
-    trial: Run | None = None
+    run: Run | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -85,26 +85,26 @@ def load(place: str | Path) -> nn.Module:
 
 
 def _run(folder: RunFolder, which: Literal["best", "last"]) -> Model:
-    trial, module = trained(folder, which)
+    run, module = trained(folder, which)
     if folder.read_figures() is None:
         raise ValueError(f"{folder.path} has not finished training: `widemargin resume {folder.path}` goes on")
     used = folder.best if which == "best" and folder.best.exists() else folder.last
     notes = () if used.stem == which else (f"it has no {which} weights, so its {used.stem} ones are used",)
     name = str(read_description(folder.description).get("title") or folder.path.name)
-    return Model(_at_inputs(trial, module), name, _file_digest(used), trial, notes)
+    return Model(_at_inputs(run, module), name, _file_digest(used), run, notes)
 
 
 def _zoo(name: str) -> Model:
     folder = zoo_run(name)
-    trial, module = trained(folder, "last")
-    return Model(_at_inputs(trial, module), f"{PREFIX}{name}", _file_digest(folder.last), trial)
+    run, module = trained(folder, "last")
+    return Model(_at_inputs(run, module), f"{PREFIX}{name}", _file_digest(folder.last), run)
 
 
-def _at_inputs(trial: Run, module: nn.Module) -> Network:
+def _at_inputs(run: Run, module: nn.Module) -> Network:
     if not isinstance(module, Network):
-        logits = AsLogits(module, trial.network.name) if isinstance(trial.network, UserNetwork) else module
+        logits = AsLogits(module, run.network.name) if isinstance(run.network, UserNetwork) else module
         return Single(at_input(logits)).eval()
-    return (module if trial.place == AtInput() else InputSpace(module)).eval()
+    return (module if run.place == AtInput() else InputSpace(module)).eval()
 
 
 def _user_network(place: str, weights: Path | None) -> Model:

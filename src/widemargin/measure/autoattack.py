@@ -100,7 +100,7 @@ def autoattack_batches(
     rows: Tensor | None = None,
     rows_at_once: int = BATCH_SIZE,
 ) -> Iterator[Attacked]:
-    """The same, batch by batch as they are finished: whoever saves each can go on with the rows that are missing."""
+    """The same, batch by batch as they are finished: who saves each can go on with the missing rows."""
     check_is_network(network)
     if network.replicas != 1:
         raise ValueError(f"robustness is that of one network, got {network.replicas} replicas: split them first")
@@ -112,14 +112,14 @@ def autoattack_batches(
         raise ValueError(f"the network's answers are random, and nothing can be said of it, since {judges.problem}")
     rows_at_once = min(rows_at_once, judges.rows_at_once)
     quick = accelerated(judges.network, examples[chosen[:rows_at_once]][0])
-    for own in chosen.split(rows_at_once):
-        inputs, labels = examples[own]
+    for batch in chosen.split(rows_at_once):
+        inputs, labels = examples[batch]
         ball.box.check(inputs)
         with frozen(judges.network):
             classes = _classes(judges.network, inputs)
             made = judges.within(standard(ball, classes, rows_at_once) if attacks is None else attacks, ball)
-            rng = RowRng(seed, row_numbers(examples, own).to(inputs.device))
-            yield replace(_attacked(judges.network, quick, made, inputs, labels, rng, own), draws=judges.draws)
+            rng = RowRng(seed, row_numbers(examples, batch).to(inputs.device))
+            yield replace(_attacked(judges.network, quick, made, inputs, labels, rng, batch), draws=judges.draws)
 
 
 def _classes(network: Network, inputs: Points) -> int:

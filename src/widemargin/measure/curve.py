@@ -120,7 +120,7 @@ def robustness(
     seed: int = 0,
     rows: int = BATCH_SIZE,
     progress: Progress | None = None,
-    tick: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Curve:
     """Robust accuracy in nested balls, by bisection of each point's own bracket.
 
@@ -132,7 +132,7 @@ def robustness(
     nothing is attacked, nor in those that hold a wrong place which is known (`known_above`, its distance, infinite if
     there is none): such a point is first attacked in the next smaller ball, which most often decides it.
 
-    After every batch `tick` is handed the progress; passed back in, the evaluation goes on from there to the same end.
+    After every batch `on_progress` gets the state; passed back in, the evaluation goes on from there to the same end.
     """
     balls = _checked(balls)
     certified, seen = _known(known_below, 0.0, examples, "below"), _known(known_above, math.inf, examples, "above")
@@ -149,8 +149,8 @@ def robustness(
         while bool(state.open.any()):
             state = _step(network, quick, examples, balls, made, seed, rows, state)
             check_certificates(state.distance, certified, numbers)
-            if tick is not None:
-                tick(state)
+            if on_progress is not None:
+                on_progress(state)
     return Curve(balls, state, seed)
 
 

@@ -25,7 +25,7 @@ from widemargin.shapes import Labels, PerSample, Points
 from widemargin.uncertainty.network import Network, check_is_network
 from widemargin.uncertainty.predictive import is_correct
 
-Tick = Callable[[int], None]
+OnProgress = Callable[[int], None]
 """Told after every batch how many points are done."""
 NO_ATTACK = -1
 _WORTH_POLISHING = 1.1
@@ -104,7 +104,7 @@ def distances(
     attacks: Sequence[Attack] | None = None,
     seed: int = 0,
     rows: int = BATCH_SIZE,
-    tick: Tick | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Distances:
     """The least over all attacks, each brought to the boundary and along it to where that is nearest.
 
@@ -117,14 +117,14 @@ def distances(
         if not made:
             raise ValueError("distances need at least one attack, got none")
         quick = accelerated(network, examples[torch.arange(min(rows, len(examples)))][0])
-        found = []
+        batches = []
         for numbers, inputs, labels in iter_batches(examples, rows):
             box.check(inputs)
             at = row_numbers(examples, numbers)
-            found.append(_nearest(network, quick, inputs, labels, at, norm, box, made, seed))
-            if tick is not None:
-                tick(int(numbers[-1]) + 1)
-    distance, places, by = (torch.cat(parts) for parts in zip(*found, strict=True))
+            batches.append(_nearest(network, quick, inputs, labels, at, norm, box, made, seed))
+            if on_progress is not None:
+                on_progress(int(numbers[-1]) + 1)
+    distance, places, by = (torch.cat(parts) for parts in zip(*batches, strict=True))
     return Distances(distance, places, by, norm, box, made, seed)
 
 
@@ -166,45 +166,45 @@ def _nearest(
     left = right.nonzero()[:, 0]
     if len(left) == 0:
         return distance, places, by
-    seen, own, first = Nearest(norm(0.0, box), inputs[left]), labels[left], by[left]
+    seen, their_labels, first = Nearest(norm(0.0, box), inputs[left]), labels[left], by[left]
     rng = RowRng(seed, numbers.to(inputs.device)[left])
     alone = [i for i, attack in enumerate(attacks) if not isinstance(attack, BisectedAPGD)]
-    reached = [attacks[i](quick, seen.inputs, own, rng).points for i in alone]
-    first = _seen(model, seen, own, reached, alone, first)
+    reached = [attacks[i](quick, seen.inputs, their_labels, rng).points for i in alone]
+    first = _seen(model, seen, their_labels, reached, alone, first)
     for i, attack in enumerate(attacks):
         if isinstance(attack, BisectedAPGD):
             # It need not begin from nothing.
-            first = _seen(model, seen, own, [attack.nearer_than(seen, quick, own, rng)], [i], first)
+            first = _seen(model, seen, their_labels, [attack.nearer_than(seen, quick, their_labels, rng)], [i], first)
     distance[left], places[left], by[left] = seen.distance, seen.places, first
     return distance, places, by
 
 
 def _seen(
-    model: Network, seen: Nearest, labels: Labels, found: list[Points], attacks: list[int], first: Labels
+    model: Network, seen: Nearest, labels: Labels, places: list[Points], attacks: list[int], first: Labels
 ) -> Labels:
     """Who came nearest, once the places that these attacks found are on the boundary."""
-    for attack, reached in zip(attacks, _on_the_boundary(model, seen, labels, found), strict=True):
+    for attack, reached in zip(attacks, _on_the_boundary(model, seen, labels, places), strict=True):
         with torch.no_grad():
             across = wrong(model(reached), labels)
         first = torch.where(seen.see(reached, across), attack, first)
     return first
 
 
-def _on_the_boundary(model: Network, seen: Nearest, labels: Labels, found: list[Points]) -> list[Points]:
+def _on_the_boundary(model: Network, seen: Nearest, labels: Labels, places: list[Points]) -> list[Points]:
     """Each attack's places brought to the boundary and along it, all in one batch: small ones cost as much.
 
     Along the boundary a way becomes a few per cent shorter: one that is much too long is not worth the work.
     """
-    if not found:
+    if not places:
         return []
-    ball, reached = seen.ball, torch.cat(found)
-    row = torch.arange(len(labels), device=labels.device).repeat(len(found))
+    ball, reached = seen.ball, torch.cat(places)
+    row = torch.arange(len(labels), device=labels.device).repeat(len(places))
     near = ball.norm(reached - seen.inputs[row])
     near = torch.where(near > 0, near, torch.inf)
-    best = near.view(len(found), -1).amin(0).minimum(seen.distance)
+    best = near.view(len(places), -1).amin(0).minimum(seen.distance)
     worth = (near < _WORTH_POLISHING * best[row]).nonzero()[:, 0]
     for some in worth.split(max(len(labels), EFFICIENT_BATCH)) if len(worth) else ():
-        start, own = seen.inputs[row[some]], labels[row[some]]
-        way = refine(model, start, own, reached[some], ball)
-        reached[some] = firm(model, start, own, way, ball.box)
-    return list(reached.chunk(len(found)))
+        start, their_labels = seen.inputs[row[some]], labels[row[some]]
+        way = refine(model, start, their_labels, reached[some], ball)
+        reached[some] = firm(model, start, their_labels, way, ball.box)
+    return list(reached.chunk(len(places)))

@@ -86,7 +86,7 @@ class Named:
 class Verified:
     """An attack that climbs the mean of a few draws, of which counts what the mean of many draws (`model`) confirms.
 
-    A place that only the few call wrong is pushed outward if there is no radius.  Whoever then is still broken by
+    A place that only the few call wrong is pushed outward if there is no radius.  A point that is then still broken by
     chance is attacked once more, on the mean of the many.
     """
 
@@ -134,12 +134,12 @@ def judged(network: Network, examples: Examples) -> EOT:
     """By fixed draws if there are any: members that are drawn, or a network that answers otherwise when asked again."""
     inputs, _ = examples[torch.arange(min(_TRIED, len(examples)))]
     varies = _varies(network, inputs)
-    own = [module.draws for module in network.modules() if isinstance(module, Drawn)]
-    if not own and not varies:
+    counts = [module.draws for module in network.modules() if isinstance(module, Drawn)]
+    if not counts and not varies:
         return EOT(network, network)
-    few = max(LEAST_DRAWS, *own) if own else LEAST_DRAWS
+    few = max(LEAST_DRAWS, *counts) if counts else LEAST_DRAWS
     draws = Draws(few, TIMES_VERIFIED * few)
-    drawn = network if own else Randomised(network, few)
+    drawn = network if counts else Randomised(network, few)
     made = EOT(
         _for_measuring(redrawn(drawn, draws.verification, other=True)),
         accelerated(_for_measuring(redrawn(drawn, few)), inputs),

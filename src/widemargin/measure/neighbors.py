@@ -21,7 +21,7 @@ class Neighbors:
 
 
 def nearest_of_another_class(
-    examples: Dataset, batch_size: int = 512, tick: Callable[[int], None] = lambda done: None
+    examples: Dataset, batch_size: int = 512, on_progress: Callable[[int], None] = lambda done: None
 ) -> Neighbors:
     """Exact Euclidean nearest neighbours, in blocks: memory is `batch_size` times the number of examples.
 
@@ -40,7 +40,7 @@ def nearest_of_another_class(
         scores = torch.addmm(squares, everything[block], everything.T, alpha=-2)
         scores[examples.labels[block, None] == examples.labels] = torch.inf
         nearest[block] = scores.argmin(1)
-        tick(min(start + batch_size, len(examples)))
+        on_progress(min(start + batch_size, len(examples)))
     distance = torch.cat(
         [
             torch.linalg.vector_norm(everything[rows].double() - everything[nearest[rows]].double(), dim=1)
@@ -51,7 +51,7 @@ def nearest_of_another_class(
 
 
 def nearest_of_another_class_linf(
-    examples: Dataset, batch_size: int = 128, tick: Callable[[int], None] = lambda done: None
+    examples: Dataset, batch_size: int = 128, on_progress: Callable[[int], None] = lambda done: None
 ) -> Neighbors:
     """Exact nearest neighbours in l-infinity, in blocks.
 
@@ -67,7 +67,7 @@ def nearest_of_another_class_linf(
         bound = torch.cdist(levels[0][block], levels[0], p=torch.inf) - _ROUNDING
         bound[examples.labels[block, None] == examples.labels] = torch.inf
         distance[block], neighbor[block] = _nearest(bound, block, levels)
-        tick(int(block[-1]) + 1)
+        on_progress(int(block[-1]) + 1)
     return Neighbors(distance.double(), neighbor)
 
 

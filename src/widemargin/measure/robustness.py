@@ -62,7 +62,7 @@ def robust(
     """
     _check_attack(attack, restarts)
     whole = InputSpace(network)
-    found = []
+    batches = []
     with frozen(network):
         quick = InputSpace(accelerated(network, examples[torch.arange(min(rows, len(examples)))][0]))
         for numbers, inputs, labels in iter_batches(examples, rows):
@@ -76,8 +76,8 @@ def robust(
                 moved = attack(quick, inputs[left], labels[left], RowRng(seed, rows_left, str(restart)))
                 with torch.no_grad():
                     standing[left] = is_correct(whole(moved.points), labels[left])
-            found.append(standing)
-    return torch.cat(found)
+            batches.append(standing)
+    return torch.cat(batches)
 
 
 def robust_accuracy(network: Network, examples: Examples, attack: Search, seed: int = 0, restarts: int = 1) -> float:

@@ -57,21 +57,21 @@ def surrogate(network: Network, examples: Examples, ball: Ball, seed: int = 0) -
     made, kind = _built(points, answers.shape[1], seed)
     updates = max(_LEAST_UPDATES, UPDATES * _FEATURES // max(_FEATURES, points[0].numel()))
     _fit(made, seen, answers, rng, updates)
-    found = Single(at_input(made)).eval()
+    fitted = Single(at_input(made)).eval()
     with torch.no_grad():
-        own = torch.cat([found(part).argmax(1) for part in points.split(BATCH_SIZE)])
-    agreement = float((own == answers[: len(points)].argmax(1)).double().mean())
-    return Surrogate(found, kind, agreement, updates)
+        classes = torch.cat([fitted(part).argmax(1) for part in points.split(BATCH_SIZE)])
+    agreement = float((classes == answers[: len(points)].argmax(1)).double().mean())
+    return Surrogate(fitted, kind, agreement, updates)
 
 
 def fooled(network: Network, examples: Examples, ball: Ball, fitted: Surrogate, rows: int = BATCH_SIZE) -> PerSample:
     """How far each point is from the nearest place known where both are wrong: infinite if none is in the ball.
 
-    Places are those of the stand-in's highest loss in the ball: just across its own boundary, as most attacks stop,
+    Places are those of the surrogate's highest loss in the ball: just across its own boundary, as most attacks stop,
     little would carry over.  Only points that both classify right are tried; a place is brought to the network's own
     boundary before it is measured.
     """
-    attack, found = PGD(ball, _STEPS), []
+    attack, distances = PGD(ball, _STEPS), []
     with frozen(network), frozen(fitted.network):
         for numbers, inputs, labels in iter_batches(examples, rows):
             with torch.no_grad():
@@ -79,12 +79,12 @@ def fooled(network: Network, examples: Examples, ball: Ball, fitted: Surrogate, 
             distance = torch.full((len(inputs),), torch.inf, dtype=torch.float64, device=inputs.device)
             tried = both.nonzero()[:, 0]
             if len(tried):
-                start, own = inputs[tried], labels[tried]
+                start, their_labels = inputs[tried], labels[tried]
                 rng = RowRng(0, row_numbers(examples, numbers).to(inputs.device)[tried])
-                places = attack(fitted.network, start, own, rng).points
-                distance[tried] = _distance(network, start, own, places, ball)
-            found.append(distance.cpu())
-    return torch.cat(found)
+                places = attack(fitted.network, start, their_labels, rng).points
+                distance[tried] = _distance(network, start, their_labels, places, ball)
+            distances.append(distance.cpu())
+    return torch.cat(distances)
 
 
 def _distance(classify: Classifier, inputs: Points, labels: Tensor, places: Points, ball: Ball) -> Tensor:

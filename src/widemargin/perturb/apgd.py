@@ -143,7 +143,7 @@ def _broken_in_turn(
     phases = _phases(climb)
     turn = 0
     while turn < len(starts) and len(left) > 0:
-        # The likeliest target alone: whoever it breaks need not try the others.
+        # The likeliest target alone: points that it breaks need not try the others.
         count = at_once(len(left), len(starts) - turn, rows_at_once) if turn > 0 else 1
         together = starts[turn : turn + count]
         delta = torch.cat([phases[0].ball.draw_surface(rng.at(left), inputs[left]) for _, rng in together])

@@ -197,7 +197,7 @@ class Misclassified:
         return torch.where(wrong, left.clamp_max(self.patience), left)
 
 
-class Share(Protocol):
+class Fraction(Protocol):
     def __call__(self, delta: Encoded, rng: Rng) -> Encoded: ...
 
 
@@ -223,8 +223,8 @@ class RandomFraction:
             raise ValueError(f"RandomFraction needs 0 <= least < most <= 1, got {self.least} and {self.most}")
 
     def __call__(self, delta: Encoded, rng: Rng) -> Encoded:
-        share = self.least + (self.most - self.least) * rng.uniform(delta.flatten(1)[:, 0])
-        return delta * share.view(-1, *[1] * (delta.ndim - 1))
+        fraction = self.least + (self.most - self.least) * rng.uniform(delta.flatten(1)[:, 0])
+        return delta * fraction.view(-1, *[1] * (delta.ndim - 1))
 
 
 @part
@@ -234,7 +234,7 @@ class Ascent:
     step: Step
     start: Start = AtCenter()
     until: Until = Never()
-    share: Share = FullStep()
+    fraction: Fraction = FullStep()
 
 
 def _check_steps(name: str, steps: int) -> None:

@@ -128,7 +128,7 @@ def _searched(
             row = (nearest.distance > enough).nonzero()[:, 0]
             if len(row) == 0:
                 return nearest
-            # The likeliest target alone: whoever it breaks need not try the others.
+            # The likeliest target alone: points that it breaks need not try the others.
             count = at_once(len(row), attack.targets - turn, attack.rows_at_once) if turn > 0 else 1
             turns = range(turn, turn + count)
             rows = row.repeat(len(turns))

@@ -63,7 +63,7 @@ class Search:
         return self.objective.takes_unlabelled and self.ascent.until == Never()
 
     def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
-        # Replicas own blocks of the batch, so nobody may leave it.
+        # Each replica has a block of the batch, so no row may leave it.
         climb = _climb if network.replicas == 1 else climb_masked
         with frozen(network):
             return _search(self, climb, network, inputs, labels, rng)
@@ -134,7 +134,7 @@ def _search(search: Search, climb: _Climb, network: Network, inputs: Tensor, lab
         left = search.ascent.steps.draw(len(center), rng).to(center.device)
         delta = search.ball.project(search.ascent.start(search.ball, center, rng), center)
         delta = climb(_Hill(search, network, labels, center, clean), delta, left)
-        kept = search.ascent.share(delta, rng)
+        kept = search.ascent.fraction(delta, rng)
         return Perturbed(center + kept, kept, search.ball.norm(delta))
 
 
@@ -156,7 +156,7 @@ def _climb(hill: _Hill, delta: Encoded, left: StepCounts) -> Encoded:
 
 
 def climb_masked(hill: _Hill, delta: Encoded, left: StepCounts) -> Encoded:
-    """The slow, obvious twin: everybody is computed every time, and who has finished stays put."""
+    """The slow, obvious twin: all rows are computed every time, and those that have finished stay put."""
     for taken in range(hill.search.ascent.steps.most):
         moved, left = hill.step(delta, left, taken)
         delta = torch.where((left > 0).view(-1, *[1] * (delta.ndim - 1)), moved, delta)

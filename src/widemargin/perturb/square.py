@@ -52,12 +52,12 @@ class Square:
         return "square"
 
     def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
-        found = inputs.clone()
+        points = inputs.clone()
         # Written into from inside, `found` stays an ordinary tensor.
         with torch.inference_mode():
             first = first_layers(model, inputs)
-            _search(self, model, first, inputs, labels, rng.by_row(len(inputs)).of("square"), found)
-        return perturbed(self.ball, inputs, found)
+            _search(self, model, first, inputs, labels, rng.by_row(len(inputs)).of("square"), points)
+        return perturbed(self.ball, inputs, points)
 
 
 @dataclass(eq=False)
@@ -95,7 +95,7 @@ def _search(
     inputs: Points,
     labels: Labels,
     rng: RowRng,
-    found: Points,
+    broken: Points,
 ) -> None:
     ball = attack.ball
     now = _begun(ball, inputs, labels, rng)
@@ -122,7 +122,7 @@ def _search(
         changes = _written(first, now, tried)
         out = _judged(classify if first is None else first.rest, now, tried, changes, inputs.shape[1:])
         if bool(out.any()):
-            found[now.row[out]] = now.points[out].view(-1, *inputs.shape[1:])
+            broken[now.row[out]] = now.points[out].view(-1, *inputs.shape[1:])
             now = replace(among(now, ~out), features=now.features and tuple(each[~out] for each in now.features))
             if len(now.row) == 0:
                 return
@@ -194,11 +194,11 @@ def _try_shift(ball: Ball, now: _State, share: float, draw: list[float], signs: 
     before = tuple((window, window.of(now.points).clone()) for window in (to, source))
     delta = to.of(now.points) - to.of(now.inputs)
     both = to.common(source)
-    own = _mass(delta, power)
-    taken = own + _mass(source.of(now.points) - source.of(now.inputs), power)
+    window_mass = _mass(delta, power)
+    taken = window_mass + _mass(source.of(now.points) - source.of(now.inputs), power)
     taken = taken - _mass(both.of(now.points) - both.of(now.inputs), power)
     bumps = _two_bumps(*delta.shape[2:], power, draw[4] < 0.5).to(delta)
-    shape = bumps * signs + delta / (own ** (1 / power) + 1e-12)
+    shape = bumps * signs + delta / (window_mass ** (1 / power) + 1e-12)
     left = ((ball.radius * _JUST_INSIDE) ** power - now.mass).clamp_min(0) / delta.shape[1]
     scale = ((taken + per_row(left, taken)) / _mass(shape, power).clamp_min(1e-12)) ** (1 / power)
     source.of(now.points).copy_(source.of(now.inputs))

@@ -24,7 +24,7 @@ def page(audit: Audit) -> Report:
     summary = (
         f"{audit.name} on {audit.data}: {_percent(audit.clean.fraction)} of {audit.n:,} test points are classified "
         f"correctly, and {_percent(robust.fraction)} [{100 * robust.low:.1f}, {100 * robust.high:.1f}] under "
-        f"{_autoattack(audit)} within {audit.norm} {radius_text(largest.radius)}{left}. {_doubts(audit)}"
+        f"{_autoattack(audit)} within {audit.norm} {radius_text(largest.radius)}{left}. {_warnings(audit)}"
     )
     settings = (
         f"Attacks: {', '.join(audit.led)}, in turn, each on the points that stand; margins by minimum-norm attacks "
@@ -60,10 +60,10 @@ def _drawn(audit: Audit) -> tuple[str, ...]:
     )
 
 
-def _doubts(audit: Audit) -> str:
-    doubts = [finding.name for finding in audit.findings if finding.verdict != "fine"]
-    if doubts:
-        return f"Before you trust these numbers, read what is said below of: {', '.join(doubts)}."
+def _warnings(audit: Audit) -> str:
+    warnings = [finding.name for finding in audit.findings if finding.verdict != "fine"]
+    if warnings:
+        return f"Before you trust these numbers, read what is said below of: {', '.join(warnings)}."
     made, of = _diagnoses(audit)
     some = f"{made} diagnoses" if made == of else f"the {made} diagnoses, of {of}, for which there was time"
     return f"None of {some} gives a reason to doubt these numbers."

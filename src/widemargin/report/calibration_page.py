@@ -25,12 +25,12 @@ class Calibrated:
     digest: str
     """Of the weights."""
     data: str
-    doubts: UncertaintyReport
+    report: UncertaintyReport
     notes: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """For calibration.json."""
-        calibration = self.doubts.calibration
+        calibration = self.report.calibration
         bins = {name: [None if np.isnan(v) else v for v in values] for name, values in _bins(calibration).items()}
         return {
             "model": self.name,
@@ -43,13 +43,13 @@ class Calibrated:
             "nll": calibration.nll,
             "brier": calibration.brier,
             "bins": bins,
-            "auroc": {name: _aurocs(doubt) for name, doubt in self.doubts.by.items()},
+            "auroc": {name: _aurocs(detection) for name, detection in self.report.by.items()},
             "notes": list(self.notes),
         }
 
 
 def page(calibrated: Calibrated) -> Report:
-    scores = calibrated.doubts.calibration
+    scores = calibrated.report.calibration
     over = _overconfidence(scores)
     # A difference that is within two standard errors of the accuracy says nothing.
     clear = abs(over) > 2 * (scores.accuracy * (1 - scores.accuracy) / scores.n) ** 0.5
@@ -77,10 +77,10 @@ def _bins(scores: Calibration) -> dict[str, list[float]]:
     return {name: getattr(bins, name).tolist() for name in ("edges", "count", "confidence", "accuracy")}
 
 
-def _aurocs(doubt: UncertaintyScores) -> dict[str, Any]:
+def _aurocs(detection: UncertaintyScores) -> dict[str, Any]:
     return {
-        "wrong from right": _to_dict(doubt.misclassification_detection),
-        **{f"{name} from inside": _to_dict(separation) for name, separation in doubt.ood_detection.items()},
+        "wrong from right": _to_dict(detection.misclassification_detection),
+        **{f"{name} from inside": _to_dict(separation) for name, separation in detection.ood_detection.items()},
     }
 
 
@@ -91,16 +91,18 @@ def _to_dict(separation: Detection | None) -> dict[str, Any] | None:
 
 
 def _tables(calibrated: Calibrated) -> tuple[Table, ...]:
-    scores, by = calibrated.doubts.calibration, calibrated.doubts.by
+    scores, by = calibrated.report.calibration, calibrated.report.by
     first = next(iter(by.values()))
     numbers = (scores.accuracy, scores.ece, scores.nll, scores.brier)
     rows = tuple(
         (
             name,
-            "" if doubt.misclassification_detection is None else f"{doubt.misclassification_detection.auroc:.3f}",
-            *(f"{separation.auroc:.3f}" for separation in doubt.ood_detection.values()),
+            ""
+            if detection.misclassification_detection is None
+            else f"{detection.misclassification_detection.auroc:.3f}",
+            *(f"{separation.auroc:.3f}" for separation in detection.ood_detection.values()),
         )
-        for name, doubt in by.items()
+        for name, detection in by.items()
     )
     elsewhere = "".join(f"; {len(values):,} of {name}" for name, values in first.ood.items())
     return (
@@ -143,10 +145,10 @@ def _reliability(scores: Calibration) -> Picture:
 
 
 def _histograms(calibrated: Calibrated) -> Picture:
-    by = calibrated.doubts.by
+    by = calibrated.report.by
     figure, (line,) = panels(1, len(by), size=3.0)
-    for panel, (name, doubt) in zip(line, by.items(), strict=True):
-        groups = {"correct": doubt.correct, "misclassified": doubt.misclassified, **doubt.ood}
+    for panel, (name, detection) in zip(line, by.items(), strict=True):
+        groups = {"correct": detection.correct, "misclassified": detection.misclassified, **detection.ood}
         shown = {group: _readable(name, values) for group, values in groups.items() if len(values)}
         edges = np.histogram_bin_edges(np.concatenate(list(shown.values())), 30)
         for colour, (group, values) in zip(cycle(COLOURS), shown.items(), strict=False):

@@ -56,7 +56,7 @@ def trade_off(clean: Sequence[float], robust: Sequence[float], n_clean: int, n_r
 
 
 def reported(share: float, spread: float | None, seeds: int, n: int) -> Estimate:
-    """A share that somebody else printed: the same bounds, from n points and the deviation over seeds, if printed."""
+    """A proportion that was published elsewhere: bounds from n points and the deviation over seeds, if printed."""
     counted = _counted(share, n)
     if spread is None:
         return counted
@@ -98,8 +98,8 @@ def difference(one: Estimate, two: Estimate) -> Estimate:
 def greater(one: Estimate, two: Estimate | float) -> Outcome:
     """Is one greater than two?  Undecided if the bounds of their difference lie on both sides of 0."""
     other = two if isinstance(two, Estimate) else Estimate(two, two, two)
-    found = difference(one, other)
-    return "held" if found.low > 0 else "not held" if found.high < 0 else "undecided"
+    gap = difference(one, other)
+    return "held" if gap.low > 0 else "not held" if gap.high < 0 else "undecided"
 
 
 def smaller(one: Estimate, two: Estimate | float) -> Outcome:
@@ -124,18 +124,18 @@ def scaled(one: Estimate, factor: float) -> Estimate:
 
 
 def all_of(outcomes: Iterable[Outcome]) -> Outcome:
-    found = list(outcomes)
-    if "not held" in found:
+    listed = list(outcomes)
+    if "not held" in listed:
         return "not held"
-    return "undecided" if "undecided" in found else "held"
+    return "undecided" if "undecided" in listed else "held"
 
 
 def most_of(outcomes: Iterable[Outcome]) -> Outcome:
     """Of more than half of these."""
-    found = list(outcomes)
-    if 2 * found.count("held") > len(found):
+    listed = list(outcomes)
+    if 2 * listed.count("held") > len(listed):
         return "held"
-    return "not held" if 2 * found.count("not held") >= len(found) else "undecided"
+    return "not held" if 2 * listed.count("not held") >= len(listed) else "undecided"
 
 
 def student(count: int) -> float:

@@ -105,7 +105,7 @@ class Sweep:
     """Seconds between looks at trials that run elsewhere."""
 
     def go(self) -> None:
-        """Until so many trials are over, whoever trains them."""
+        """Until so many trials are over, in this process or another."""
         told = 0
         while (over := self._number_of(*_OVER)) < self.count:
             _fail_stale(self.study)

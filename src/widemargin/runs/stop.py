@@ -7,12 +7,12 @@ from typing import Protocol
 
 
 class Stopped(Exception):
-    """Raised by who watches a training, to leave it between two updates; it is saved before this goes on its way."""
+    """Raised by a watcher of a training to leave it between two updates; it is saved before this is raised further."""
 
 
 class Stop(Protocol):
     def reached(self, update: int, epoch: float) -> bool:
-        """Asked before the first and after every update: how many there were, and how many epochs that is."""
+        """Called before the first and after every update, with the number of updates and of epochs so far."""
         ...
 
 
@@ -40,13 +40,13 @@ class AtEpoch:
         return epoch >= self.count
 
 
-class Asking(Protocol):
+class StopRequest(Protocol):
     def now(self) -> bool:
-        """Does somebody want what is under way to be saved and left?"""
+        """Shall what is under way be saved and left?"""
         ...
 
 
 @dataclass(frozen=True)
-class Nobody:
+class NoStopRequest:
     def now(self) -> bool:
         return False

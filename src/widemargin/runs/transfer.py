@@ -48,7 +48,7 @@ def transfer_accuracy(
     classes: int,
     seed: int = 0,
     plan: Plan = PLAN,
-    tick: Callable[[int], None] = lambda updates: None,
+    on_progress: Callable[[int], None] = lambda updates: None,
 ) -> float:
     """The share of the `new` examples that a linear classifier gets right, trained on embeddings of the `old` ones.
 
@@ -61,5 +61,5 @@ def transfer_accuracy(
     shape = MLPSpec((features.shape[1], classes))
     classifier = Single(at_input(shape.build(Generator().manual_seed(seed))))
     for record in train(classifier, known, standard(), plan, (seed,)):
-        tick(record.update)
+        on_progress(record.update)
     return accuracy(classifier, asked)

@@ -36,6 +36,7 @@ _NAMES = {
 """Names of parts then and now."""
 _FIELDS = {
     "Run": {"members": "estimator"},
+    "Ascent": {"share": "fraction"},
     "Adam": {"rate": "lr", "decay": "schedule"},
     "SGD": {"rate": "lr", "decay": "schedule"},
 }

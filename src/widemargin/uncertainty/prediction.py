@@ -58,7 +58,7 @@ class Prediction:
 
     @property
     def mutual_information(self) -> PerSample:
-        """What the members disagree about (epistemic); 0 for one member, which has nobody to disagree with."""
+        """What the members disagree about (epistemic); 0 for one member."""
         if self.members == 1:
             return torch.zeros_like(self.entropy)
         return predictive.mutual_information(self.logits)

@@ -23,9 +23,9 @@ from widemargin_studies.estimators.cells import (
     Setting,
     data_title,
     fitted,
+    runs,
     same_as,
     setting_of,
-    trials,
 )
 from widemargin_studies.estimators.evaluate import parts, work
 
@@ -42,26 +42,26 @@ class EstimatorStudy:
         cross = [(kind, measure) for kind in self.kinds for measure in self.kinds[kind].climbs]
         return [row for row in cross if same_as(*row, data) is None]
 
-    def trials(self, data: Data, row: Row) -> list[Run]:
-        return trials(self.kinds[row[0]], row[1], data, self.settings[data])
+    def runs(self, data: Data, row: Row) -> list[Run]:
+        return runs(self.kinds[row[0]], row[1], data, self.settings[data])
 
     def run(self, store: Store, workers: Workers) -> None:
         jobs = [
-            Job(f"{data_title(data)}, {', '.join(row)}, seed {trial.seed}", _updates(trial), work, (trial, row, store))
-            for data, row, trial in self._all()
-            if parts(trial, row) not in store
+            Job(f"{data_title(data)}, {', '.join(row)}, seed {run.seed}", _updates(run), work, (run, row, store))
+            for data, row, run in self._all()
+            if parts(run, row) not in store
         ]
         workers.do(jobs, "Estimators")
 
     def missing(self, store: Store) -> int:
-        return sum(parts(trial, row) not in store for _, row, trial in self._all())
+        return sum(parts(run, row) not in store for _, row, run in self._all())
 
     def _all(self) -> list[tuple[Data, Row, Run]]:
-        found = [
-            (data, row, trial) for data in self.settings for row in self.rows(data) for trial in self.trials(data, row)
+        results = [
+            (data, row, run) for data in self.settings for row in self.rows(data) for run in self.runs(data, row)
         ]
         # The first seed of everything before the second of anything.
-        return sorted(found, key=lambda one: one[2].seed)
+        return sorted(results, key=lambda one: one[2].seed)
 
     def report(self, store: Store) -> Report:
         return cross.report(self.TITLE, {data: self._found(data, store) for data in self.settings}, self.settings)
@@ -72,8 +72,7 @@ class EstimatorStudy:
         trained = {row: row for row in rows if row[0] == SINGLE}
         trained |= {fitted(row): row for row in trained} | {row: row for row in rows}
         return {
-            row: [store.load(parts(trial, row)) for trial in self.trials(data, behind)]
-            for row, behind in trained.items()
+            row: [store.load(parts(run, row)) for run in self.runs(data, behind)] for row, behind in trained.items()
         }
 
 
@@ -88,6 +87,6 @@ STUDY = EstimatorStudy(
 )
 
 
-def _updates(trial: Run) -> int:
-    assert isinstance(trial.plan.length, Updates)
-    return trial.plan.length.count
+def _updates(run: Run) -> int:
+    assert isinstance(run.plan.length, Updates)
+    return run.plan.length.count

@@ -95,7 +95,7 @@ def same_as(kind: str, measure: str, data: Data) -> str | None:
     return "as entropy" if measure in (VARIATION, GAP) and not isinstance(data, ImageSet) else None
 
 
-def trials(kind: Kind, measure: str, data: Data, setting: Setting) -> list[Run]:
+def runs(kind: Kind, measure: str, data: Data, setting: Setting) -> list[Run]:
     """One for each seed."""
     network = (
         LeNetSpec(side=8, dropout=kind.dropout)

@@ -33,7 +33,7 @@ from widemargin.uncertainty.laplace import laplace
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.predictive import log_mean_prob
 from widemargin.uncertainty.single import Single
-from widemargin.workers import Tick
+from widemargin.workers import OnProgress
 from widemargin_studies import plane
 from widemargin_studies.estimators.cells import ENTROPY, INFORMATION, LAPLACE, MEMBERS, SINGLE, Row, fitted
 
@@ -42,24 +42,24 @@ RESOLUTION = 151
 ATTACK = pgd_attack(Linf(0.1), 0.0125, 20)
 
 
-def parts(trial: Run, row: Row) -> Parts:
+def parts(run: Run, row: Row) -> Parts:
     laid_on = (LAPLACE, MEMBERS) if row[0] == LAPLACE else ()
-    judged = (ATTACK,) if isinstance(trial.data, ImageSet) else ()
-    return ("estimators", trial, *laid_on, *judged)
+    judged = (ATTACK,) if isinstance(run.data, ImageSet) else ()
+    return ("estimators", run, *laid_on, *judged)
 
 
-def work(trial: Run, row: Row, store: Store, tick: Tick) -> None:
-    task = prepare(trial)
-    seconds = _trained(task, tick)
+def work(run: Run, row: Row, store: Store, on_progress: OnProgress) -> None:
+    task = prepare(run)
+    seconds = _trained(task, on_progress)
     if row[0] == SINGLE:
         assert isinstance(task.network, Single)
         cut = Cut(task.network.encoder, task.network.head)
-        # First: a trial counts as done when its own numbers are there.
-        _judge(laplace(cut, task.train, MEMBERS), task, seconds, trial, fitted(row), store)
-    _judge(task.network, task, seconds, trial, row, store)
+        # First: a run counts as done when its own numbers are there.
+        _judge(laplace(cut, task.train, MEMBERS), task, seconds, run, fitted(row), store)
+    _judge(task.network, task, seconds, run, row, store)
 
 
-def _trained(task: PreparedRun, tick: Tick) -> float:
+def _trained(task: PreparedRun, on_progress: OnProgress) -> float:
     """Train in place; the seconds of one core that it took."""
     # The first updates of a process are slow for reasons that are no estimator's.
     for _ in train(copy.deepcopy(task.network), task.train, task.method, replace(task.plan, length=Updates(2))):
@@ -67,11 +67,11 @@ def _trained(task: PreparedRun, tick: Tick) -> float:
     start = time.process_time()
     for record in train(task.network, task.train, task.method, task.plan, (task.seed,)):
         if record.update % plane.TICK_EVERY == 0:
-            tick(record.update)
+            on_progress(record.update)
     return time.process_time() - start
 
 
-def _judge(network: Network, task: PreparedRun, seconds: float, trial: Run, row: Row, store: Store) -> None:
+def _judge(network: Network, task: PreparedRun, seconds: float, run: Run, row: Row, store: Store) -> None:
     if task.test is None:
         # Point sets have no test split.
         assert isinstance(task.train, Dataset)
@@ -79,13 +79,13 @@ def _judge(network: Network, task: PreparedRun, seconds: float, trial: Run, row:
     else:
         assert isinstance(task.test, Dataset)
         numbers, arrays = judged_on_images(network, task.test)
-    store.save(parts(trial, row), {**numbers, "seconds": seconds}, arrays, {})
+    store.save(parts(run, row), {**numbers, "seconds": seconds}, arrays, {})
 
 
 def judged_in_the_plane(network: Network, cloud: Dataset, drawn: bool) -> tuple[dict[str, Any], Arrays]:
-    found = margins(network, cloud, RESOLUTION)
+    results = margins(network, cloud, RESOLUTION)
     picture = plane.picture_arrays(network, cloud) if drawn else {}
-    return {"worst": found.worst}, {"margin": found.margin, "best": found.best, **picture}
+    return {"worst": results.worst}, {"margin": results.margin, "best": results.best, **picture}
 
 
 def judged_on_images(network: Network, tests: Dataset) -> tuple[dict[str, Any], Arrays]:

@@ -41,41 +41,48 @@ Found = Mapping[Row, Sequence[Stored]]
 """Every cell on one set, with a result for each seed."""
 
 
-def report(title: str, found: Mapping[Data, Found], settings: Mapping[Data, Setting]) -> Report:
+def report(title: str, results: Mapping[Data, Found], settings: Mapping[Data, Setting]) -> Report:
     return Report(
         title,
         "The paper leaves UDP with other estimators open. Does any estimator, or any measure of uncertainty, beat "
         "the single network with entropy?",
         _settings(settings),
-        verdicts(found),
+        verdicts(results),
         (
             _cross(
-                CORRIDOR, "worst margin as a fraction of the best possible", found, lambda own: _means(own, "worst")
+                CORRIDOR,
+                "worst margin as a fraction of the best possible",
+                results,
+                lambda group: _means(group, "worst"),
             ),
-            _cross(SLABS, "worst margin as a fraction of the best possible", found, lambda own: _means(own, "worst")),
-            _cross(DIGITS, "robust accuracy, %", found, lambda own: _means(own, "robust", 100, 1)),
-            _cross(DIGITS, "negative log-likelihood", found, lambda own: _means(own, "nll")),
-            _overview(found, settings),
+            _cross(
+                SLABS, "worst margin as a fraction of the best possible", results, lambda group: _means(group, "worst")
+            ),
+            _cross(DIGITS, "robust accuracy, %", results, lambda group: _means(group, "robust", 100, 1)),
+            _cross(DIGITS, "negative log-likelihood", results, lambda group: _means(group, "nll")),
+            _overview(results, settings),
             *(
-                fig3.margin_table(data, {", ".join(row): _margins(own) for row, own in found[data].items()}, seeds)
+                fig3.margin_table(
+                    data, {", ".join(row): _margins(group) for row, group in results[data].items()}, seeds
+                )
                 for data, seeds in ((data, settings[data].seeds) for data in PLANE)
             ),
         ),
-        (_regions(found), _reliability(found[DIGITS])),
+        (_regions(results), _reliability(results[DIGITS])),
     )
 
 
-def verdicts(found: Mapping[Data, Found]) -> tuple[Verdict, ...]:
-    wider = {data: wider_margins(found[data]) for data in PLANE}
+def verdicts(results: Mapping[Data, Found]) -> tuple[Verdict, ...]:
+    wider = {data: wider_margins(results[data]) for data in PLANE}
     both = [row for row in wider[CORRIDOR] if row in wider[SLABS]]
-    digits = found[DIGITS]
+    digits = results[DIGITS]
     return (
         *(
             Verdict(
                 f"{fig3.TITLES[data]}: some cell has a worst margin that is wider with each of its seeds than that of "
                 "the single network with entropy with any.",
                 exactly(bool(wider[data])),
-                _counted(wider[data], found[data]),
+                _counted(wider[data], results[data]),
             )
             for data in PLANE
         ),
@@ -108,36 +115,36 @@ def verdicts(found: Mapping[Data, Found]) -> tuple[Verdict, ...]:
     )
 
 
-def wider_margins(found: Found) -> list[Row]:
-    worst = {row: [one.numbers["worst"] for one in own] for row, own in found.items()}
-    return [row for row, own in worst.items() if row != REFERENCE and min(own) > max(worst[REFERENCE])]
+def wider_margins(results: Found) -> list[Row]:
+    worst = {row: [one.numbers["worst"] for one in group] for row, group in results.items()}
+    return [row for row, group in worst.items() if row != REFERENCE and min(group) > max(worst[REFERENCE])]
 
 
-def better_on_images(found: Found, name: str, sign: int) -> list[Row]:
+def better_on_images(results: Found, name: str, sign: int) -> list[Row]:
     """The std is that of a mean of paired differences."""
 
-    def clearly(own: Stored, reference: Stored) -> bool:
-        difference = sign * (own.arrays[name] - reference.arrays[name])
+    def clearly(group: Stored, reference: Stored) -> bool:
+        difference = sign * (group.arrays[name] - reference.arrays[name])
         return bool(difference.mean() > 2 * difference.std(ddof=1) / len(difference) ** 0.5)
 
-    pairs = {row: zip(own, found[REFERENCE], strict=True) for row, own in found.items() if row != REFERENCE}
+    pairs = {row: zip(group, results[REFERENCE], strict=True) for row, group in results.items() if row != REFERENCE}
     return [row for row, both in pairs.items() if all(clearly(*pair) for pair in both)]
 
 
-def spreads(found: Found, name: str) -> tuple[float, float]:
+def spreads(results: Found, name: str) -> tuple[float, float]:
     """Between estimators, and between the measures of one; a cell counts by its mean over seeds."""
     cells: dict[str, list[float]] = {}
-    for (kind, _), own in found.items():
-        cells.setdefault(kind, []).append(float(np.mean([one.numbers[name] for one in own])))
+    for (kind, _), group in results.items():
+        cells.setdefault(kind, []).append(float(np.mean([one.numbers[name] for one in group])))
     several = [np.array(values) for values in cells.values() if len(values) > 1]
     within = float(np.mean([values.var(ddof=1) for values in several])) ** 0.5 if several else 0.0
     return _std(np.array([np.mean(values) for values in cells.values()])), within
 
 
-def _information(found: Found) -> Verdict:
+def _information(results: Found) -> Verdict:
     by: dict[str, list[tuple[float, float]]] = {}
-    for (kind, _), own in found.items():
-        pairs = [(one.numbers["outside by information"], one.numbers["outside by entropy"]) for one in own]
+    for (kind, _), group in results.items():
+        pairs = [(one.numbers["outside by information"], one.numbers["outside by entropy"]) for one in group]
         by.setdefault(kind, []).extend(pair for pair in pairs if pair[0] is not None)
     means = {kind: np.mean(pairs, 0) for kind, pairs in by.items() if pairs}
     return Verdict(
@@ -148,8 +155,8 @@ def _information(found: Found) -> Verdict:
     )
 
 
-def _counted(rows: Sequence[Row], found: Found) -> str:
-    return f"{len(rows)} of {len(found) - 1} do: {_listed(rows)}"
+def _counted(rows: Sequence[Row], results: Found) -> str:
+    return f"{len(rows)} of {len(results) - 1} do: {_listed(rows)}"
 
 
 def _listed(rows: Iterable[Row]) -> str:
@@ -160,14 +167,20 @@ def _std(values: NDArray[Any]) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
-def _cross(data: Data, what: str, found: Mapping[Data, Found], shown: Callable[[Sequence[Stored]], str]) -> Table:
-    own = found[data]
-    kinds, measures = dict.fromkeys(kind for kind, _ in own), [m for m in CLIMBED if any(m == row[1] for row in own)]
+def _cross(data: Data, what: str, results: Mapping[Data, Found], shown: Callable[[Sequence[Stored]], str]) -> Table:
+    group = results[data]
+    kinds, measures = (
+        dict.fromkeys(kind for kind, _ in group),
+        [m for m in CLIMBED if any(m == row[1] for row in group)],
+    )
     rows = [
-        (kind, *(shown(own[kind, one]) if (kind, one) in own else same_as(kind, one, data) or "" for one in measures))
+        (
+            kind,
+            *(shown(group[kind, one]) if (kind, one) in group else same_as(kind, one, data) or "" for one in measures),
+        )
         for kind in kinds
     ]
-    seeds = len(next(iter(own.values())))
+    seeds = len(next(iter(group.values())))
     return Table(
         f"{data_title(data)}: {what}",
         ("UDP maximises", *measures),
@@ -176,7 +189,7 @@ def _cross(data: Data, what: str, found: Mapping[Data, Found], shown: Callable[[
     )
 
 
-def _overview(found: Mapping[Data, Found], settings: Mapping[Data, Setting]) -> Table:
+def _overview(results: Mapping[Data, Found], settings: Mapping[Data, Setting]) -> Table:
     columns = (
         "estimator",
         "UDP maximises",
@@ -191,19 +204,19 @@ def _overview(found: Mapping[Data, Found], settings: Mapping[Data, Setting]) -> 
     )
     more = ("wrong: H", "outside: H", "outside: MI", "s, plane", "s, digits")
     lines = []
-    for row, own in found[DIGITS].items():
+    for row, group in results[DIGITS].items():
         margin, cost = [], []
         for data in PLANE:
-            there = found[data].get(row)
+            there = results[data].get(row)
             margin.append("as entropy" if there is None else _means(there, "worst"))
             cost += [one.numbers["seconds"] for one in there or ()]
-        told = [_mean(own, "clean", 100, 1), _mean(own, "robust", 100, 1)]
-        told += [_mean(own, name) for name in ("ece", "nll", "brier")]
-        told += [_mean(own, name) for name in ("wrong by entropy", "outside by entropy", "outside by information")]
-        seconds = [f"{np.mean(cost):.0f}" if cost else "", _mean(own, "seconds", 1, 0)]
-        lines.append((*row, str(own[0].numbers["members"]), *margin, *told, *seconds))
-    tests, outside = (found[DIGITS][REFERENCE][0].numbers[name] for name in ("n", "outside"))
-    wrong = [one.numbers["wrong"] for own in found[DIGITS].values() for one in own]
+        told = [_mean(group, "clean", 100, 1), _mean(group, "robust", 100, 1)]
+        told += [_mean(group, name) for name in ("ece", "nll", "brier")]
+        told += [_mean(group, name) for name in ("wrong by entropy", "outside by entropy", "outside by information")]
+        seconds = [f"{np.mean(cost):.0f}" if cost else "", _mean(group, "seconds", 1, 0)]
+        lines.append((*row, str(group[0].numbers["members"]), *margin, *told, *seconds))
+    tests, outside = (results[DIGITS][REFERENCE][0].numbers[name] for name in ("n", "outside"))
+    wrong = [one.numbers["wrong"] for group in results[DIGITS].values() for one in group]
     return Table(
         "Margin, accuracy, calibration and cost",
         (*columns, *more),
@@ -219,9 +232,9 @@ def _overview(found: Mapping[Data, Found], settings: Mapping[Data, Setting]) -> 
 
 def _settings(settings: Mapping[Data, Setting]) -> str:
     plans = "; ".join(
-        f"{data_title(data)}: seeds {_seeds(own)}, {own.plan}, UDP {own.ball}, alpha {own.alpha:g}, 1..{own.steps} "
-        "steps"
-        for data, own in settings.items()
+        f"{data_title(data)}: seeds {_seeds(used)}, {used.plan}, UDP {used.ball}, alpha {used.alpha:g}, "
+        f"1..{used.steps} steps"
+        for data, used in settings.items()
     )
     return (
         f"MLP {plane.NETWORK.widths}, LeNet for 8 x 8 digits; ensembles of {MEMBERS}, {MEMBERS} draws of dropout "
@@ -236,33 +249,33 @@ def _seeds(setting: Setting) -> str:
     return " ".join(map(str, setting.seeds))
 
 
-def _mean(own: Sequence[Stored], name: str, factor: float = 1, digits: int = 3) -> str:
-    values = [factor * one.numbers[name] for one in own if one.numbers[name] is not None]
+def _mean(group: Sequence[Stored], name: str, factor: float = 1, digits: int = 3) -> str:
+    values = [factor * one.numbers[name] for one in group if one.numbers[name] is not None]
     return f"{np.mean(values):.{digits}f}" if values else ""
 
 
-def _means(own: Sequence[Stored], name: str, factor: float = 1, digits: int = 2) -> str:
-    return mean_std([factor * one.numbers[name] for one in own], digits)
+def _means(group: Sequence[Stored], name: str, factor: float = 1, digits: int = 2) -> str:
+    return mean_std([factor * one.numbers[name] for one in group], digits)
 
 
-def _margins(own: Sequence[Stored]) -> list[Margins]:
-    return [Margins(one.arrays["margin"], one.arrays["best"]) for one in own]
+def _margins(group: Sequence[Stored]) -> list[Margins]:
+    return [Margins(one.arrays["margin"], one.arrays["best"]) for one in group]
 
 
-def _shown(found: Found) -> dict[str, Stored]:
+def _shown(results: Found) -> dict[str, Stored]:
     """One network of every estimator: UDP by entropy, the first seed."""
-    return {kind: own[0] for (kind, measure), own in found.items() if measure == ENTROPY}
+    return {kind: group[0] for (kind, measure), group in results.items() if measure == ENTROPY}
 
 
-def _regions(found: Mapping[Data, Found]) -> Picture:
-    shown = {data: _shown(found[data]) for data in PLANE}
+def _regions(results: Mapping[Data, Found]) -> Picture:
+    shown = {data: _shown(results[data]) for data in PLANE}
     kinds = list(shown[CORRIDOR])
     figure, axes = panels(len(PLANE), len(kinds), size=2.3)
     for line, data in zip(axes, PLANE, strict=True):
         for panel, kind in zip(line, kinds, strict=True):
-            own = shown[data][kind].arrays
-            wrong = own["margin"] < 0
-            draw_regions(panel, Regions(own["points"], own["labels"], wrong, own["x"], own["y"], own["lead"]))
+            group = shown[data][kind].arrays
+            wrong = group["margin"] < 0
+            draw_regions(panel, Regions(group["points"], group["labels"], wrong, group["x"], group["y"], group["lead"]))
     label_grid(axes, kinds, [fig3.TITLES[data] for data in PLANE])
     return Picture(
         "regions",
@@ -272,12 +285,12 @@ def _regions(found: Mapping[Data, Found]) -> Picture:
     )
 
 
-def _reliability(found: Found) -> Picture:
-    shown = _shown(found)
+def _reliability(results: Found) -> Picture:
+    shown = _shown(results)
     figure, axes = panels(2, (len(shown) + 1) // 2, size=2.8)
     places = [panel for line in axes for panel in line]
-    for panel, (kind, own) in zip(places, shown.items(), strict=False):
-        bins = Bins(*(own.arrays[name] for name in ("count", "confidence", "accuracy")))
+    for panel, (kind, group) in zip(places, shown.items(), strict=False):
+        bins = Bins(*(group.arrays[name] for name in ("count", "confidence", "accuracy")))
         draw_reliability(panel, bins)
         panel.set_title(f"{kind}, ECE {bins.ece:.3f}", fontsize=10)
     for panel in places[len(shown) :]:

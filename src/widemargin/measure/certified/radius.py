@@ -51,23 +51,23 @@ class Certificate:
 
 
 def certified(
-    network: Network | nn.Module, examples: Examples, ball: Ball, tick: Callable[[int], None] = lambda done: None
+    network: Network | nn.Module, examples: Examples, ball: Ball, on_progress: Callable[[int], None] = lambda done: None
 ) -> Mask:
     """For every example, whether it is proven that all points of the ball (intersected with its box) have its label.
 
     False proves nothing: the bounds may be too loose.  A certified example is robust in every smaller ball, too;
-    usually it is certified there, but relaxations change with the radius.  `tick` gets the number of
+    usually it is certified there, but relaxations change with the radius.  `on_progress` gets the number of
     examples done.  A network that torch.fx cannot trace, of several members, or with an unknown layer: ValueError.
     """
     flags = []
     for problem in _problems(network, examples, ball):
         flags.append(problem.proven())
-        tick(len(flags))
+        on_progress(len(flags))
     return torch.tensor(flags, device=examples.labels.device)
 
 
 def certified_radius(
-    network: Network | nn.Module, examples: Examples, ball: Ball, tick: Callable[[int], None] = lambda done: None
+    network: Network | nn.Module, examples: Examples, ball: Ball, on_progress: Callable[[int], None] = lambda done: None
 ) -> PerSample:
     """For every example, the largest certified radius up to `ball.radius`, of the ball intersected with its box.
 
@@ -80,7 +80,7 @@ def certified_radius(
     radii = []
     for problem in _problems(network, examples, ball):
         radii.append(problem.largest())
-        tick(len(radii))
+        on_progress(len(radii))
     return torch.tensor(radii, dtype=torch.float64, device=examples.labels.device)
 
 

@@ -53,7 +53,7 @@ def gradients(network: Network, examples: Examples) -> Finding:
     advice = ""
     if verdict != "fine":
         advice = (
-            "the network hides its gradients: attack without them (Square), by transfer, or through a smooth stand-in"
+            "the network hides its gradients: attack without them (Square), by transfer, or through a smooth surrogate"
             if max(flat_share, member) > FLAT[0]
             else "cross-entropy is saturated: attack the margin or DLR, or compute in float64"
         )

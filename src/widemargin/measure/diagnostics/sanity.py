@@ -67,7 +67,7 @@ def randomness(network: Network, examples: Examples) -> Finding:
 def modes(network: Network, examples: Examples) -> Finding:
     """Layers that would behave otherwise in eval mode, as the network was handed over.
 
-    Everything here is measured in eval mode all the same; whoever else measures it may not see to that.
+    Everything here is measured in eval mode all the same; other programs may not see to that.
     """
     active = [name for name, module in network.named_modules() if _active(module)]
     always = [name for name, module in network.named_modules() if _without_statistics(module)]

@@ -68,7 +68,7 @@ def large_radius(network: Network, examples: Examples, ball: Ball, seed: int = 0
     """Points that survive in a ball that holds the whole box (of OPEN, all the data): it must be next to none.
 
     Other examples lie in that ball.  If the network does not give all of them one class, a wrong place is known to be
-    there, and whoever survives shows that the attack fails.
+    there, and a point that survives shows that the attack fails.
     """
     whole = _whole(ball, examples)
     with observed(network), torch.no_grad():
@@ -123,12 +123,12 @@ def transfer(network: Network, examples: Examples, ball: Ball, surrogates: Seque
 
 
 def stood_in(white: Broken, black: Broken, kind: str, agreement: float) -> Finding:
-    """Points that all other attacks left, and that places break which were found on a stand-in for the network."""
-    found = _gained("transfer", {"all other attacks": white}, {kind: black}, "places found on a stand-in")
+    """Points that all other attacks left, and that places break that were computed on a surrogate of the network."""
+    finding = _gained("transfer", {"all other attacks": white}, {kind: black}, "places found on a surrogate")
     return replace(
-        found,
-        evidence=f"{found.evidence}; it gives the network's class to {agreement:.1%} of the points",
-        numbers={**found.numbers, "agreement": agreement},
+        finding,
+        evidence=f"{finding.evidence}; it gives the network's class to {agreement:.1%} of the points",
+        numbers={**finding.numbers, "agreement": agreement},
     )
 
 

@@ -117,10 +117,10 @@ def all_findings(
     curve: Sequence[tuple[float, float, int]] = (),
     surrogates: Sequence[Network] = (),
     seed: int = 0,
-    tick: Callable[[Finding], None] | None = None,
+    on_progress: Callable[[Finding], None] | None = None,
     diagnoses: Sequence[Diagnosis] = DIAGNOSES,
 ) -> tuple[Finding, ...]:
-    """Every diagnosis that applies, in their order; `tick` is handed each as soon as it is there.
+    """Every diagnosis that applies, in their order; `on_progress` is handed each as soon as it is there.
 
     A few hundred examples are enough.  If they do not lie in the ball's box, nothing is attacked: no attack could mean
     anything there.  `curve` is as for `rising`; with less than two radii or without surrogates, those diagnoses
@@ -131,6 +131,6 @@ def all_findings(
     for diagnosis in diagnoses:
         if diagnosis.applies(examined) and not (diagnosis.attacks and examined.box.verdict == "wrong"):
             findings.append(_made(diagnosis, examined))
-            if tick is not None:
-                tick(findings[-1])
+            if on_progress is not None:
+                on_progress(findings[-1])
     return tuple(findings)
