@@ -509,7 +509,7 @@ def test_a_network_that_draws_is_judged_by_the_mean_over_many_draws(tmp_path: Pa
     assert found is not None
     with torch.no_grad():
         line = torch.cat([torch.linspace(-1, 1, 2_001)[:, None], torch.zeros(2_001, 4)], 1)
-        boundary = float(line[random.judged.network(line).argmax(1) == 0, 0].min())
+        boundary = float(line[random.eot.network(line).argmax(1) == 0, 0].min())
     assert abs(boundary) < 0.2, "of 64 draws, which have a mean of their own"
     along = points[torch.from_numpy(found.points["row"]), 0]
     known = ((along - boundary) * torch.where(along > 0, 1.0, -1.0)).clamp_min(0)

@@ -11,7 +11,7 @@ from widemargin.perturb.apgd import TargetedAPGD
 from widemargin.perturb.attack import Attack, Classifier
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.fab import FAB, ShortestFAB
-from widemargin.perturb.rows import at_once, wrong
+from widemargin.perturb.rows import at_once, turns_at_once, wrong
 from widemargin.rng import RowRng
 
 
@@ -50,6 +50,10 @@ def test_targets_side_by_side_find_what_they_find_in_turn(attack: TargetedAPGD |
 
 def test_how_many_at_once() -> None:
     assert [at_once(rows, 9, most=256) for rows in (0, 1, 50, 128, 256, 1000)] == [9, 9, 5, 2, 1, 1]
+
+
+def test_the_first_turn_is_taken_alone() -> None:
+    assert [turns_at_once(50, turn, 9, most=256) for turn in (0, 1, 5, 8)] == [1, 5, 4, 1]
 
 
 @pytest.mark.parametrize("ball", [Linf(0.5, OPEN), L2(2.0, OPEN), L1(6.0, OPEN)], ids=repr)

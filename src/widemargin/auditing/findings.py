@@ -67,7 +67,7 @@ def diagnosed(
     asked = question.asked(len(subject.examples))[:DIAGNOSED]
     few = max(_LEAST, int(min(clock.left(share) / max(_ANSWERS_FOR_SANITY * answer, 1e-9), DIAGNOSED)))
     some = Subset(subject.examples, asked[:few])
-    network, seen, failed = subject.judged.climbed, list[Finding](), list[Finding]()
+    network, seen, failed = subject.eot.climbed, list[Finding](), list[Finding]()
     curve, whole = tuple[tuple[float, float, int], ...](), len(some) == len(asked)
     to_make = _names(question)
     try:
@@ -109,7 +109,7 @@ def _names(question: AuditConfig) -> tuple[str, ...]:
 
 def _as_asked(subject: AuditTarget, some: Examples, finding: Finding) -> Finding:
     """What was handed over is looked at itself, not what attacks climb instead."""
-    if finding.name == "randomness" and subject.judged.draws is not None:
+    if finding.name == "randomness" and subject.eot.draws is not None:
         return _as_judged(subject, some)
     if finding.name == "probabilities" and subject.as_logs:
         return probabilities(subject.network, some)
@@ -140,7 +140,7 @@ def _curve(network: Network, some: Examples, question: AuditConfig) -> tuple[tup
 
 def _as_judged(subject: AuditTarget, some: Examples) -> Finding:
     """Whether the network draws when it is asked, and what was done about it."""
-    finding, draws = randomness(subject.network, some), subject.judged.draws
+    finding, draws = randomness(subject.network, some), subject.eot.draws
     assert draws is not None
     if finding.verdict == "fine":
         return finding

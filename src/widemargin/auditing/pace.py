@@ -14,7 +14,7 @@ from widemargin.perturb.frozen import frozen
 from widemargin.uncertainty.network import Network
 
 OnProgress = Callable[[int, int], None]
-"""Told how many points are done, and of how many; those under way count by their share."""
+"""Called with how many points are done, and of how many; those under way count by their share."""
 FIRST_GUESS = 5_000
 """Answers that a point takes, until some are done: of those that stand most are Square's."""
 PROOF = 1_000
@@ -85,29 +85,29 @@ class Pace:
 
     @contextmanager
     def piece(self, done: int, points: int) -> Iterator[Callable[[int], None]]:
-        """What is yielded wants to hear of every answer to these points; the next piece is expected to be like it."""
-        answers, told = 0, done
+        """Yields what counts the answers of every pass; the next piece is expected to be like this one."""
+        answers, reported = 0, done
 
-        def heard(more: int) -> None:
-            nonlocal answers, told
+        def on_answers(more: int) -> None:
+            nonlocal answers, reported
             answers += more
             now = done + int(points * _share(answers / (points * self.expected)))
-            if now > told:
-                told = now
+            if now > reported:
+                reported = now
                 self.on_progress(now, self.of)
 
-        yield heard
+        yield on_answers
         self.expected = max(1.0, answers / points)
 
 
 @contextmanager
-def listening(heard: Callable[[int], None], *networks: nn.Module) -> Iterator[None]:
-    """Whatever the networks are asked is heard of."""
+def listening(on_answers: Callable[[int], None], *networks: nn.Module) -> Iterator[None]:
+    """Every pass of the networks is reported."""
 
-    def asked(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        heard(len(inputs[0]))
+    def report(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        on_answers(len(inputs[0]))
 
-    hooks = [network.register_forward_pre_hook(asked) for network in dict.fromkeys(networks)]
+    hooks = [network.register_forward_pre_hook(report) for network in dict.fromkeys(networks)]
     try:
         yield
     finally:

@@ -88,7 +88,7 @@ class _UnderWay:
         """Of a pass; known only if there is a budget, which alone needs it."""
         if self.clock.budget is None:
             return Cost(0.0, 0.0)
-        judges = self.subject.judged
+        judges = self.subject.eot
         return cost(judges.network, judges.climbed, self._first_inputs)
 
     @property
@@ -147,8 +147,8 @@ def _measure(work: _UnderWay, certify: bool) -> None:
     pace = Pace(work.on_progress, len(work.rows))
     try:
         for rows in pieces(mine, work.place, work.clock, work.each):
-            with work.clock.ending(), pace.piece(len(saved_rows(work.place)), len(rows)) as heard:
-                piece = _asked(work.subject, work.question, rows, certify, heard)
+            with work.clock.ending(), pace.piece(len(saved_rows(work.place)), len(rows)) as on_answers:
+                piece = _asked(work.subject, work.question, rows, certify, on_answers)
             write_chunk(work.place, piece)
             if work.first:
                 work.stopwatch.save()
@@ -218,7 +218,7 @@ def _answered(work: _UnderWay, points: dict[str, Array]) -> Audit:
         points=points,
         findings=(),
         asked=len(work.rows),
-        draws=subject.judged.draws,
+        draws=subject.eot.draws,
         notes=(),
         seconds=work.stopwatch.seconds,
         digest=subject.examples.digest,
@@ -266,7 +266,7 @@ def duration(seconds: float) -> str:
 
 
 def _unattacked(subject: AuditTarget, asked: Subset) -> dict[str, Array]:
-    network = subject.judged.network
+    network = subject.eot.network
     with torch.no_grad(), in_eval_mode(network):
         parts = [(labels, network(inputs).argmax(-1)) for _, inputs, labels in iter_batches(asked, BATCH_SIZE)]
     labels, answers = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
@@ -300,7 +300,7 @@ def _stood_in(work: _UnderWay, points: dict[str, Array]) -> Transferred | None:
 
 def _make_surrogate(work: _UnderWay, points: dict[str, Array], path: Path) -> None:
     subject, question = work.subject, work.question
-    rows, judges, largest = torch.from_numpy(points["row"]), subject.judged, question.balls[-1]
+    rows, judges, largest = torch.from_numpy(points["row"]), subject.eot, question.balls[-1]
     # The same points however many are asked about, so that a point's record does not depend on that.
     some = Subset(subject.examples, question.order(len(subject.examples))[:FITTED])
     fitted = surrogate(judges.climbed, some, largest, question.seed)
@@ -313,16 +313,16 @@ def _make_surrogate(work: _UnderWay, points: dict[str, Array], path: Path) -> No
 
 
 def _shown(subject: AuditTarget, points: dict[str, Array], most: int = 8) -> Shown | None:
-    place, way = points["place"], points["way"]
+    place, distance = points["place"], points["way"]
     if place.ndim != 4 or place.shape[1] not in (1, 3):
         return None
-    near = np.argsort(np.where((way > 0) & np.isfinite(way), way, np.inf))[:most]
-    near = near[np.isfinite(way[near]) & (way[near] > 0)]
+    near = np.argsort(np.where((distance > 0) & np.isfinite(distance), distance, np.inf))[:most]
+    near = near[np.isfinite(distance[near]) & (distance[near] > 0)]
     before, _ = subject.examples[torch.from_numpy(points["row"][near])]
-    network = subject.judged.network
+    network = subject.eot.network
     with torch.no_grad(), in_eval_mode(network):
         answers = network(torch.from_numpy(place[near]).to(before.device)).argmax(-1) if len(near) else before
-    return Shown(before.cpu().numpy(), place[near], points["label"][near], answers.cpu().numpy(), way[near])
+    return Shown(before.cpu().numpy(), place[near], points["label"][near], answers.cpu().numpy(), distance[near])
 
 
 def _certifiable(work: _UnderWay) -> tuple[str, ...]:
@@ -341,7 +341,7 @@ def _certifiable(work: _UnderWay) -> tuple[str, ...]:
 
 def _uncertified(subject: AuditTarget, question: AuditConfig) -> dict[str, object]:
     """Reasons why there can be none, and what went wrong though there might be."""
-    network, one = subject.judged.network, subject.examples.take(torch.arange(1))
+    network, one = subject.eot.network, subject.examples.take(torch.arange(1))
     with torch.no_grad(), in_eval_mode(network):
         # The first may have to prepare something.
         answers = [_thread_seconds(lambda: network(one[torch.arange(1)][0])) for _ in range(3)]
@@ -372,12 +372,12 @@ def _asked(
     question: AuditConfig,
     rows: Tensor,
     certify: bool,
-    heard: Callable[[int], None] = lambda answers: None,
+    on_answers: Callable[[int], None] = lambda answers: None,
 ) -> Chunk:
-    """Everything that is saved of these points; `heard` is told how many answers it took so far."""
+    """Everything that is saved of these points; `on_answers` gets the number of answers of each pass."""
     failed = Failed()
     try:
-        points = _measured(subject, question, rows, certify, heard, failed)
+        points = _measured(subject, question, rows, certify, on_answers, failed)
     except Exception as problem:
         raise ValueError(_fails(sentence_of(problem))) from problem
     within = {attack.name for attack in _within(subject, question, question.balls[0])}
@@ -388,7 +388,7 @@ def _asked(
 
 def _within(subject: AuditTarget, question: AuditConfig, ball: Ball) -> tuple[Attack, ...]:
     """The attacks in a ball."""
-    judges = subject.judged
+    judges = subject.eot
     return judges.within(question.standard(ball, subject.classes, judges.rows_at_once), ball)
 
 
@@ -404,10 +404,10 @@ def _measured(
     question: AuditConfig,
     rows: Tensor,
     certify: bool,
-    heard: Callable[[int], None],
+    on_answers: Callable[[int], None],
     failed: Failed,
 ) -> dict[str, Array]:
-    examples, judges, largest = Subset(subject.examples, rows), subject.judged, question.balls[-1]
+    examples, judges, largest = Subset(subject.examples, rows), subject.eot, question.balls[-1]
     network = judges.network
     inputs, labels = examples[torch.arange(len(examples))]
     with torch.no_grad(), in_eval_mode(network):
@@ -416,41 +416,41 @@ def _measured(
     proven = unknown
     if certify:
         try:
-            proven = certified_radius(network, examples, largest, on_progress=lambda done: heard(PROOF)).cpu()
+            proven = certified_radius(network, examples, largest, on_progress=lambda done: on_answers(PROOF)).cpu()
         except Exception as problem:
             failed[CERTIFICATES] = sentence_of(problem)
     norm = type(largest)
     attacks = question.shortest(norm, largest.box, subject.classes, judges.rows_at_once, starts_of(inputs))
     shortest = judges.shortest(attacks, largest)
 
-    def curve(known_below: Tensor | None, way: Tensor) -> Curve:
+    def curve(known_below: Tensor | None, distance: Tensor) -> Curve:
         return robustness(
             network,
             examples,
             question.balls,
             lambda ball: guarded(_within(subject, question, ball), failed),
             known_below=known_below,
-            known_above=torch.where(way > 0, way, torch.inf),
+            known_above=torch.where(distance > 0, distance, torch.inf),
             seed=question.seed,
             rows=judges.rows_at_once,
         )
 
-    places, way = inputs, torch.where(answers == labels, torch.inf, 0.0).cpu().double()
-    with listening(heard, network, judges.climbed):
+    places, distance = inputs, torch.where(answers == labels, torch.inf, 0.0).cpu().double()
+    with listening(on_answers, network, judges.climbed):
         try:
             nearest = distances(
                 network, examples, norm, largest.box, guarded(shortest, failed), question.seed, judges.rows_at_once
             )
-            places, way = nearest.places.detach(), nearest.distance.cpu().double()
+            places, distance = nearest.places.detach(), nearest.distance.cpu().double()
         except Exception as problem:
             failed[SHORTEST] = sentence_of(problem)
         try:
-            known = curve(None if proven.isnan().any() else proven, way).points
+            known = curve(None if proven.isnan().any() else proven, distance).points
         except Refuted as problem:
             failed[CERTIFICATES], proven = str(problem), unknown
-            known = curve(None, way).points
+            known = curve(None, distance).points
     # Whom no attack within a ball had to break was broken by those without a radius, which come last in the list.
-    without = (known.by == NO_ATTACK) & (known.breaks < len(question.balls)) & (way > 0)
+    without = (known.by == NO_ATTACK) & (known.breaks < len(question.balls)) & (distance > 0)
     by = torch.where(without, len(_within(subject, question, largest)), known.by)
     return {
         "row": rows.numpy(),
@@ -458,8 +458,8 @@ def _measured(
         "answer": answers.cpu().numpy(),
         "breaks": known.breaks.numpy(),
         "by": by.numpy(),
-        "margin": way.minimum(known.distance.cpu()).numpy(),
+        "margin": distance.minimum(known.distance.cpu()).numpy(),
         "place": places.cpu().numpy(),
-        "way": way.numpy(),
+        "way": distance.numpy(),
         "certified": proven.numpy(),
     }

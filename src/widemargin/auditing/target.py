@@ -11,7 +11,7 @@ from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.result import FORMAT
 from widemargin.data.dataset import Dataset
 from widemargin.measure.diagnostics import probabilities
-from widemargin.measure.eot import EOT, judged
+from widemargin.measure.eot import EOT, eot
 from widemargin.runs.keys import key_of
 from widemargin.uncertainty.log_probabilities import LogProbabilities
 from widemargin.uncertainty.network import Network, in_eval_mode
@@ -33,9 +33,9 @@ class AuditTarget:
     """What is known of it before it is asked anything: a softmax that was left off, for instance."""
 
     @cached_property
-    def judged(self) -> EOT:
-        """Who decides whether a point is right, and what attacks climb."""
-        return judged(LogProbabilities(self.network) if self.as_logs else self.network, self.examples)
+    def eot(self) -> EOT:
+        """What decides whether a point is right, and what attacks climb."""
+        return eot(LogProbabilities(self.network) if self.as_logs else self.network, self.examples)
 
     @cached_property
     def as_logs(self) -> bool:
@@ -46,14 +46,14 @@ class AuditTarget:
     @cached_property
     def classes(self) -> int:
         inputs, _ = self.examples[torch.arange(1)]
-        network = self.judged.network
+        network = self.eot.network
         with torch.no_grad(), in_eval_mode(network):
             return int(network(inputs).shape[-1])
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What limits all figures: answers that are random or no logits, and notes."""
-        problem = self.judged.problem
+        problem = self.eot.problem
         random = (f"Answers are random, and every figure is of single ones, since {problem}.",) if problem else ()
         logs = ("Answers are probabilities: attacks climbed their logs.",) * self.as_logs
         known = tuple(f"{note[0].upper()}{note[1:]}." for note in self.notes)

@@ -12,7 +12,7 @@ from torch import Tensor
 from widemargin.data.dataset import Examples, row_numbers
 from widemargin.fast.accelerate import accelerated
 from widemargin.measure.accuracy import BATCH_SIZE, fraction
-from widemargin.measure.eot import Draws, judged
+from widemargin.measure.eot import Draws, eot
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.frozen import frozen
@@ -86,7 +86,7 @@ def autoattack(
     Inputs are attacked, also of a network that is cut elsewhere.  What is drawn for an example follows from the seed
     and its row in the whole data, also of a selection.  `rows` selects examples: all by default.
 
-    If answers are drawn, attacks climb the mean of a few draws and the mean of many others decides: see `judged`.
+    If answers are drawn, attacks climb the mean of a few draws and the mean of many others decides: see `eot`.
     """
     return Attacked.joined(list(autoattack_batches(network, examples, ball, attacks, seed, rows)))
 
@@ -107,7 +107,7 @@ def autoattack_batches(
     chosen = torch.arange(len(examples)) if rows is None else rows
     if len(chosen) == 0:
         raise ValueError("there must be at least one example to attack, got none")
-    judges = judged(network, examples)
+    judges = eot(network, examples)
     if judges.problem:
         raise ValueError(f"the network's answers are random, and nothing can be said of it, since {judges.problem}")
     rows_at_once = min(rows_at_once, judges.rows_at_once)

@@ -26,7 +26,7 @@ from widemargin.uncertainty.network import Network, check_is_network
 from widemargin.uncertainty.predictive import is_correct
 
 OnProgress = Callable[[int], None]
-"""Told after every batch how many points are done."""
+"""Called after every batch with how many points are done."""
 NO_ATTACK = -1
 _WORTH_POLISHING = 1.1
 

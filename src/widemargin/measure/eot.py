@@ -130,7 +130,7 @@ class Verified:
         return doubtful
 
 
-def judged(network: Network, examples: Examples) -> EOT:
+def eot(network: Network, examples: Examples) -> EOT:
     """By fixed draws if there are any: members that are drawn, or a network that answers otherwise when asked again."""
     inputs, _ = examples[torch.arange(min(_TRIED, len(examples)))]
     varies = _varies(network, inputs)

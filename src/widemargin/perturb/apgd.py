@@ -10,12 +10,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from widemargin.perturb.attack import Classifier, Perturbed, perturbed
+from widemargin.perturb.attack import Classifier, Perturbed, check_counts, perturbed
 from widemargin.perturb.balls import OPEN, Ball
 from widemargin.perturb.gradient import slope
 from widemargin.perturb.losses import likeliest_others
 from widemargin.perturb.objectives import Objective, dlr_loss, height, margin_loss, perturbed_loss, targeted_dlr_loss
-from widemargin.perturb.rows import EFFICIENT_BATCH, among, at_once, per_row, wrong
+from widemargin.perturb.rows import EFFICIENT_BATCH, Underway, among, per_row, turns_at_once, wrong
 from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 
@@ -86,12 +86,6 @@ def standard_targets(ball: Ball) -> int:
     return 5 if ball.sparse else 9
 
 
-def check_counts(attack: object, **counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{type(attack).__name__}.{name} must be a whole number of at least 1, got {count}")
-
-
 @dataclass(frozen=True, eq=False)
 class Climb:
     """What the climbs of an attack have in common.  Of the ball norm and box count: its radius is each start's own."""
@@ -105,14 +99,7 @@ class Climb:
 
 
 @dataclass(eq=False)
-class _State:
-    """Of the points that are still climbing, row for row."""
-
-    row: Tensor
-    inputs: Points
-    labels: Labels
-    targets: Labels
-    delta: Encoded
+class _State(Underway):
     before: Encoded
     gradient: Encoded
     loss: Tensor
@@ -143,8 +130,7 @@ def _broken_in_turn(
     phases = _phases(climb)
     turn = 0
     while turn < len(starts) and len(left) > 0:
-        # The likeliest target alone: points that it breaks need not try the others.
-        count = at_once(len(left), len(starts) - turn, rows_at_once) if turn > 0 else 1
+        count = turns_at_once(len(left), turn, len(starts), rows_at_once)
         together = starts[turn : turn + count]
         delta = torch.cat([phases[0].ball.draw_surface(rng.at(left), inputs[left]) for _, rng in together])
         targets, rows = torch.cat([of_start[left] for of_start, _ in together]), left.repeat(count)

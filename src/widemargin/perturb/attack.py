@@ -98,3 +98,9 @@ class _Head(Network):
 
     def penalty(self) -> Tensor:
         return self.networks[0].penalty()
+
+
+def check_counts(attack: object, **counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{type(attack).__name__}.{name} must be a whole number of at least 1, got {count}")

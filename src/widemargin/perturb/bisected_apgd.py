@@ -8,8 +8,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from widemargin.perturb.apgd import Climb, Start, check_counts, climbed
-from widemargin.perturb.attack import Classifier, Perturbed, perturbed
+from widemargin.perturb.apgd import Climb, Start, climbed
+from widemargin.perturb.attack import Classifier, Perturbed, check_counts, perturbed
 from widemargin.perturb.balls import OPEN, UNIT, Box, Norm
 from widemargin.perturb.ddn import first_radius
 from widemargin.perturb.gradient import slope

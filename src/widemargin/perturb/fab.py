@@ -8,12 +8,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from widemargin.perturb.apgd import check_counts
-from widemargin.perturb.attack import Classifier, Perturbed, perturbed
+from widemargin.perturb.attack import Classifier, Perturbed, check_counts, perturbed
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.gradient import slope
 from widemargin.perturb.losses import likeliest_others, towards
-from widemargin.perturb.rows import EFFICIENT_BATCH, among, at_once, per_row, wrong
+from widemargin.perturb.rows import EFFICIENT_BATCH, Underway, among, per_row, turns_at_once, wrong
 from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 
@@ -24,12 +23,8 @@ _JUST_INSIDE = 1 - 1e-6
 
 
 @dataclass(frozen=True)
-class FAB:
-    """Fast adaptive boundary attack (Croce & Hein 2020b), towards each of the likeliest other classes in turn.
-
-    A point is done as soon as a wrong answer is found within the ball.  Of what is found outside of it, the final
-    search of section 3 is made after every target.
-    """
+class _Walk:
+    """What both have in common."""
 
     ball: Ball
     targets: int = 9
@@ -40,6 +35,15 @@ class FAB:
 
     def __post_init__(self) -> None:
         check_counts(self, targets=self.targets, steps=self.steps, restarts=self.restarts)
+
+
+@dataclass(frozen=True)
+class FAB(_Walk):
+    """Fast adaptive boundary attack (Croce & Hein 2020b), towards each of the likeliest other classes in turn.
+
+    A point is done as soon as a wrong answer is found within the ball.  Of what is found outside of it, the final
+    search of section 3 is made after every target.
+    """
 
     @property
     def name(self) -> str:
@@ -52,21 +56,11 @@ class FAB:
 
 
 @dataclass(frozen=True)
-class ShortestFAB:
+class ShortestFAB(_Walk):
     """FAB that goes on, for the nearest wrong answer of all targets, then bisects the way to it (its final search).
 
     The ball gives norm and box; its radius only says how far off restarts after the first begin: at most half of it.
     """
-
-    ball: Ball
-    targets: int = 9
-    steps: int = 100
-    restarts: int = 1
-    rows_at_once: int = field(default=EFFICIENT_BATCH, repr=False, compare=False)
-    """How many rows the targets of a few points may make together, side by side.  It changes nothing but the time."""
-
-    def __post_init__(self) -> None:
-        check_counts(self, targets=self.targets, steps=self.steps, restarts=self.restarts)
 
     @property
     def name(self) -> str:
@@ -104,19 +98,8 @@ class _Nearest:
         self.distance[row[better]], self.delta[row[better]] = distance[better], delta[better]
 
 
-@dataclass(eq=False)
-class _State:
-    """Of the points that are still on their way, row for row."""
-
-    row: Tensor
-    inputs: Points
-    labels: Labels
-    targets: Labels
-    delta: Encoded
-
-
 def _searched(
-    attack: FAB | ShortestFAB, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng, enough: float
+    attack: _Walk, classify: Classifier, inputs: Points, labels: Labels, rng: RowRng, enough: float
 ) -> _Nearest:
     """All restarts and targets; a point leaves as soon as a distance is near `enough`."""
     with torch.no_grad():
@@ -128,15 +111,14 @@ def _searched(
             row = (nearest.distance > enough).nonzero()[:, 0]
             if len(row) == 0:
                 return nearest
-            # The likeliest target alone: points that it breaks need not try the others.
-            count = at_once(len(row), attack.targets - turn, attack.rows_at_once) if turn > 0 else 1
+            count = turns_at_once(len(row), turn, attack.targets, attack.rows_at_once)
             turns = range(turn, turn + count)
             rows = row.repeat(len(turns))
             begin = torch.zeros_like(inputs[rows])
             if restart > 0:
                 drawn = [rng.of(f"fab {of_turn} {restart}").at(row) for of_turn in turns]
                 begin = torch.cat([_elsewhere(attack.ball, draws, inputs[row], before[row]) for draws in drawn])
-            now = _State(
+            now = Underway(
                 torch.arange(len(rows), device=rows.device),
                 inputs[rows],
                 labels[rows],
@@ -149,7 +131,7 @@ def _searched(
     return nearest
 
 
-def _walked(attack: FAB | ShortestFAB, classify: Classifier, now: _State, enough: float) -> _Nearest:
+def _walked(attack: _Walk, classify: Classifier, now: Underway, enough: float) -> _Nearest:
     """What each finds on its way to its target."""
     start, nearest = now, _Nearest.nothing(now.inputs)
     for _ in range(attack.steps):
@@ -160,7 +142,7 @@ def _walked(attack: FAB | ShortestFAB, classify: Classifier, now: _State, enough
     return nearest
 
 
-def _draw_in(ball: Ball, classify: Classifier, start: _State, nearest: _Nearest, enough: float) -> None:
+def _draw_in(ball: Ball, classify: Classifier, start: Underway, nearest: _Nearest, enough: float) -> None:
     """The final search, of one place: is it wrong already where it is near `enough`, on the way to what was found?"""
     outside = ((nearest.distance > enough) & nearest.distance.isfinite()).nonzero()[:, 0]
     if enough <= 0 or len(outside) == 0:
@@ -180,7 +162,7 @@ def _elsewhere(ball: Ball, rng: RowRng, inputs: Points, distance: PerSample) -> 
     return ball.box.clamp(drawn * per_row(length, drawn), inputs)
 
 
-def _stepped(ball: Ball, classify: Classifier, now: _State, nearest: _Nearest, enough: float) -> _State:
+def _stepped(ball: Ball, classify: Classifier, now: Underway, nearest: _Nearest, enough: float) -> Underway:
     """Croce & Hein (2020b), Alg. 1: one step; then who is near enough leaves."""
     ahead = partial(towards, labels=now.labels, targets=now.targets)
     _, lead, gradient = slope(classify, now.inputs + now.delta, ahead)
@@ -200,7 +182,7 @@ def _stepped(ball: Ball, classify: Classifier, now: _State, nearest: _Nearest, e
     return among(now, ~near) if bool(near.any()) else now
 
 
-def _onto_boundary(ball: Ball, now: _State, lead: PerSample, gradient: Encoded) -> tuple[Encoded, Encoded]:
+def _onto_boundary(ball: Ball, now: Underway, lead: PerSample, gradient: Encoded) -> tuple[Encoded, Encoded]:
     """The shortest ways to where the linearised lead is 0: from where the point is now, and from the input."""
     change = torch.cat([-lead, (gradient * now.delta).flatten(1).sum(1) - lead])
     starts = torch.cat([now.inputs + now.delta, now.inputs])

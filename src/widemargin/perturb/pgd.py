@@ -7,8 +7,7 @@ from functools import partial
 
 import torch
 
-from widemargin.perturb.apgd import check_counts
-from widemargin.perturb.attack import Classifier, Perturbed, perturbed
+from widemargin.perturb.attack import Classifier, Perturbed, check_counts, perturbed
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.gradient import slope_or_flat
 from widemargin.perturb.losses import likeliest_others

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from torch import Tensor
 
 from widemargin.rng import RowRng
-from widemargin.shapes import Labels, LogProbs
+from widemargin.shapes import Encoded, Labels, LogProbs, Points
 from widemargin.uncertainty.predictive import is_correct
 
 State = TypeVar("State")
 
 EFFICIENT_BATCH = 256
-"""From about here on a call's own cost is small beside that of its rows."""
+"""From about here on the cost of a call is small beside that of its rows."""
+
+
+@dataclass(eq=False)
+class Underway:
+    """Of the points that an attack still moves, row for row."""
+
+    row: Tensor
+    inputs: Points
+    labels: Labels
+    targets: Labels
+    delta: Encoded
 
 
 def at_once(rows: int, tasks: int, most: int) -> int:
     """How many of the tasks that every row has are done side by side: as many as make `most` rows, or one."""
     return min(max(most // max(rows, 1), 1), tasks)
+
+
+def turns_at_once(rows: int, turn: int, turns: int, most: int) -> int:
+    """How many of the turns that are left, targets or restarts, are done side by side.
+
+    The first turn, the likeliest target, is taken alone: points that it breaks need not try the others.
+    """
+    return 1 if turn == 0 else at_once(rows, turns - turn, most)
 
 
 def among(state: State, which: Tensor) -> State:

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from widemargin.fast.windows import Features, FirstLayers, Window, first_layers
-from widemargin.perturb.apgd import check_counts
-from widemargin.perturb.attack import Classifier, Perturbed, perturbed
+from widemargin.perturb.attack import Classifier, Perturbed, check_counts, perturbed
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.losses import margin
 from widemargin.perturb.rows import among, per_row, wrong

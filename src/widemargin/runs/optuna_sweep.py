@@ -45,7 +45,7 @@ class Storage:
     heartbeat: Heartbeat = Heartbeat()
 
 
-class Told(Protocol):
+class SweepWatcher(Protocol):
     """What a sweep says while it goes."""
 
     def begin(self, number: int, parameters: Mapping[str, float]) -> Sequence[Observer]:
@@ -100,27 +100,27 @@ class Sweep:
     prepare: Callable[[Mapping[str, float]], PreparedRun]
     """The run of a setting, validated by an attack that is the same for all."""
     out: Path
-    told: Told
+    watcher: SweepWatcher
     patience: float = 1.0
     """Seconds between looks at trials that run elsewhere."""
 
     def go(self) -> None:
         """Until so many trials are over, in this process or another."""
-        told = 0
+        waiting_for = 0
         while (over := self._number_of(*_OVER)) < self.count:
             _fail_stale(self.study)
             running = self._number_of(TrialState.RUNNING)
             if over + running < self.count or self._number_of(TrialState.WAITING):
                 self.study.optimize(self._train, n_trials=1, catch=(_Surplus,), callbacks=[self._end])
                 continue
-            if running != told:
-                self.told.waiting(running)
-            told = running
+            if running != waiting_for:
+                self.watcher.waiting(running)
+            waiting_for = running
             time.sleep(self.patience)
 
     def trials(self) -> tuple[SweepTrial, ...]:
         """All that are over, in the order in which they began."""
-        return tuple(map(_told, self.study.get_trials(deepcopy=False, states=_OVER)))
+        return tuple(map(_as_trial, self.study.get_trials(deepcopy=False, states=_OVER)))
 
     def folder(self, number: int) -> RunFolder:
         return RunFolder(self.out / f"trial-{number:04d}")
@@ -154,7 +154,7 @@ class Sweep:
         for line in folder.lines():
             reporting.note(line)
         try:
-            run_training(prepared, folder, [*self.told.begin(number, values), reporting])
+            run_training(prepared, folder, [*self.watcher.begin(number, values), reporting])
         except Diverged as problem:
             trial.set_user_attr("diverged", str(problem))
             raise optuna.TrialPruned from None
@@ -165,7 +165,7 @@ class Sweep:
 
     def _end(self, study: optuna.Study, trial: FrozenTrial) -> None:
         if trial.state in _OVER:
-            self.told.end(_told(trial))
+            self.watcher.end(_as_trial(trial))
 
 
 class _Surplus(Exception):
@@ -271,7 +271,7 @@ def _queue(study: optuna.Study, trial: FrozenTrial, **notes: int) -> None:
     study.add_trial(again)
 
 
-def _told(trial: FrozenTrial) -> SweepTrial:
+def _as_trial(trial: FrozenTrial) -> SweepTrial:
     notes = trial.user_attrs
     stopped: State = "diverged" if "diverged" in notes else "pruned"
     state: State = "complete" if trial.state is TrialState.COMPLETE else stopped

@@ -25,7 +25,7 @@ from widemargin.uncertainty.network import Network
 
 
 class Observer(Protocol):
-    """Is told what happens, and changes nothing."""
+    """Gets all that happens, and changes nothing."""
 
     def begin(self, done: int, updates: int) -> None: ...
     def updated(self, record: Record) -> None: ...
