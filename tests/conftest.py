@@ -1,4 +1,6 @@
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import hypothesis
 import jaxtyping
@@ -42,3 +44,37 @@ def untyped_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
             jaxtyping.config.update("jaxtyping_disable", False)
 
     monkeypatch.setattr(fx.Tracer, "trace", untyped)
+
+
+@pytest.fixture(scope="module")
+def quick_surrogate() -> Iterator[None]:
+    """The network that stands in for one without gradients is trained less."""
+    with _quick_surrogate():
+        yield
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An audit that was not interrupted."""
+    # Here and not above: the import hook comes first.
+    from small_audits import asked
+
+    with _quick_surrogate():
+        return asked(tmp_path_factory.mktemp("whole"))
+
+
+@contextmanager
+def _quick_surrogate() -> Iterator[None]:
+    from widemargin.measure import surrogate
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(surrogate, "UPDATES", 100)
+        yield

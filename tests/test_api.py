@@ -1,8 +1,6 @@
 """The front door, called as a newcomer would: a module of torch, arrays, and now and then a wrong guess."""
 
 import copy
-import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -188,45 +186,6 @@ def test_training_takes_the_same_things() -> None:
     assert torch.equal(ours.weight, theirs.weight)
     wm.fit(Styled(fitted), TensorDataset(x, y), method, plan, seed=2, device="cpu")
     torch.testing.assert_close(fitted.weight, ours.weight)
-
-
-@pytest.mark.usefixtures("untyped")
-def test_an_audit_is_values_and_a_page_and_is_not_made_twice(tmp_path: Path) -> None:
-    model, (x, y) = linear(), data(rows=8)
-    y[3] = (y[3] + 1) % 3
-    # Proofs and the first attack settle all: at 2 everything breaks.
-    eps = [2.0, 0.05]
-    report = wm.audit(model, (x, y), eps=eps, out=tmp_path)
-    margin = linear_margin(x).double()
-    margin[3] = 0
-    assert list(report.robust) == [0.05, 2.0]
-    assert report.clean.count == 7
-    assert [one.count for one in report.robust.values()] == [int((margin > eps).sum()) for eps in report.robust]
-    assert report.certified[0.05].count == report.robust[0.05].count
-    assert report.rows.tolist() == list(range(8))
-    torch.testing.assert_close(torch.from_numpy(report.margins), margin, rtol=1e-3, atol=1e-5)
-    assert (model(report.adversarial).argmax(1) != y).all()
-    assert {"inputs in box", "gradients"} <= {finding.name for finding in report.findings}
-    assert "87.5 % of 8" in str(report)
-
-    assert "<html" in report.save(tmp_path / "pages" / "audit.html").read_text()
-    saved = json.loads(report.save(tmp_path / "audit.json").read_text())
-    assert [row["eps"] for row in saved["robust"]] == [0.05, 2.0]
-    with pytest.raises(ValueError, match=r"saved as .html or .json, got audit.pdf"):
-        report.save("audit.pdf")
-
-    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
-    assert stamps
-    assert wm.audit(model, (x, y), eps=eps, out=tmp_path).margins.tolist() == report.margins.tolist()
-    assert stamps == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
-
-
-def test_an_audit_of_points_outside_their_box_has_no_adversarial_points() -> None:
-    x, y = data(rows=4)
-    report = wm.audit(linear(), (255 * x, y), eps=0.1, box=wm.Box(0.0, 1.0))
-    assert (report.robust, report.certified) == ({}, {})
-    with pytest.raises(ValueError, match="nothing was attacked"):
-        _ = report.adversarial
 
 
 @pytest.mark.usefixtures("untyped")

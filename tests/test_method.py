@@ -75,13 +75,6 @@ def test_bad_scales_are_refused(make: object, message: str) -> None:
         make()  # type: ignore[operator]
 
 
-def test_recipes_take_measures_by_their_plain_names() -> None:
-    method = wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturb.measures.mutual_information)
-    assert method == wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturb.CLIMBED["mutual information"])
-    with pytest.raises(ValueError, match="grows with uncertainty"):
-        wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturb.perturbed_gap)
-
-
 def test_a_search_as_published_is_in_train_mode_and_climbs_the_entropy() -> None:
     ours = wm.udpr(wm.Linf(0.3), 0.1, 3, weight=1.0)
     theirs = wm.method.as_published(ours)
@@ -118,6 +111,8 @@ def test_the_entropy_itself_leaves_confident_points_where_they_are() -> None:
 
 
 X, Y = torch.rand(16, 3, generator=torch.Generator().manual_seed(0)), torch.arange(16, dtype=torch.int32) % 3
+
+
 BALL = wm.Linf(0.2)
 
 
@@ -219,3 +214,17 @@ def test_labels_may_be_left_out_where_none_are_needed() -> None:
     assert model[0].weight.grad.abs().sum() > 0
     with pytest.raises(ValueError, match=r"since it descends perturbed_loss: .* such as wm.udp_consistency"):
         wm.udp(BALL, alpha=0.05, steps=3).loss(model, X)
+
+
+def test_a_perturbation_of_ones_own_must_say_that_it_takes_them() -> None:
+    class Own:
+        def __call__(self, *arguments: object) -> wm.perturb.Perturbed:
+            raise AssertionError("it is not asked")
+
+    assert not wm.Method(Own(), wm.perturb.labelled_loss).takes_unlabelled
+    assert wm.Method(wm.perturb.Unperturbed(), wm.perturb.labelled_loss).takes_unlabelled
+    assert not wm.standard().takes_unlabelled
+    consistent = wm.vat(wm.L2(0.3), 1.0)
+    assert consistent.takes_unlabelled
+    assert isinstance(consistent.perturb, wm.perturb.Search)
+    assert wm.Method(wm.perturb.InTrainMode(consistent.perturb), consistent.criterion).takes_unlabelled

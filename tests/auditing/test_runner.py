@@ -2,115 +2,30 @@
 
 import json
 import math
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from html.parser import HTMLParser
-from io import StringIO
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 from torch import nn
 
-from widemargin.auditing import findings
+from small_audits import BALLS, QUESTION, asked, config, subject
 from widemargin.auditing import runner as module
-from widemargin.auditing.chunks import FIRST, Chunk, check_saved, pieces
+from widemargin.auditing.chunks import FIRST, Chunk, pieces
 from widemargin.auditing.clock import Clock
 from widemargin.auditing.config import AuditConfig
-from widemargin.auditing.result import FORMAT, Audit, Shown
+from widemargin.auditing.result import Audit
 from widemargin.auditing.runner import audit
 from widemargin.auditing.target import AuditTarget
-from widemargin.data.dataset import Dataset, Examples, Origin
-from widemargin.measure import surrogate
-from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis, all_findings
-from widemargin.perturb.apgd import APGD, TargetedAPGD
-from widemargin.perturb.attack import Attack
-from widemargin.perturb.balls import L2, OPEN, Ball, Box, Linf, Norm
-from widemargin.perturb.fmn import FMN
-from widemargin.perturb.objectives import margin_loss
-from widemargin.perturb.square import Square
-from widemargin.perturb.suites import Suite
+from widemargin.data.dataset import Dataset, Origin
+from widemargin.measure.diagnostics import DIAGNOSES
+from widemargin.perturb.balls import Linf
 from widemargin.report.audit_page import page
 from widemargin.uncertainty.cuts import at_input
-from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
-
-@dataclass(frozen=True)
-class Quick:
-    """The standard's attacks with fewer steps: what they find is tested elsewhere."""
-
-    def __call__(self, ball: Ball, classes: int, rows_at_once: int = 0) -> tuple[Attack, ...]:
-        second = TargetedAPGD(ball, targets=classes - 1, steps=10) if classes > 3 else APGD(ball, margin_loss, steps=10)
-        return (APGD(ball, steps=20), second, Square(ball, queries=10))
-
-
-@dataclass(frozen=True)
-class Weak:
-    """Next to nothing."""
-
-    def __call__(self, ball: Ball, classes: int, rows_at_once: int = 0) -> tuple[Attack, ...]:
-        return (APGD(ball, steps=2), Square(ball, queries=1))
-
-
-@dataclass(frozen=True)
-class OnlyFMN:
-    def __call__(
-        self, norm: Norm, box: Box, classes: int, rows_at_once: int = 0, starts: int = 1
-    ) -> tuple[Attack, ...]:
-        return (FMN(norm, box, steps=60, targets=min(3, classes - 1)),)
-
-
-def named(*names: str) -> tuple[Diagnosis, ...]:
-    return tuple(one for one in DIAGNOSES if one.name in names)
-
-
-BALLS = tuple(L2(radius, OPEN) for radius in (0.2, 0.5, 1.0))
-EVERY = tuple(one.name for one in DIAGNOSES if one.name != "transfer")
-
-
-def config(
-    balls: tuple[Ball, ...] = BALLS,
-    points: int = 1_000,
-    seed: int = 0,
-    chunk: int = 100,
-    standard: Suite = Quick(),  # noqa: B008
-    diagnoses: tuple[Diagnosis, ...] = named("modes"),
-) -> AuditConfig:
-    return AuditConfig(balls, points, seed, chunk, standard, OnlyFMN(), diagnoses)
-
-
-QUESTION = config(points=24, seed=3, chunk=6)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_surrogate() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surrogate, "UPDATES", 100)
-        yield
-
-
-@pytest.fixture(scope="module")
-def whole(quick_surrogate: None, tmp_path_factory: pytest.TempPathFactory) -> Audit:
-    return asked(tmp_path_factory.mktemp("whole"))
-
-
-def subject(classes: int = 4) -> AuditTarget:
-    """A linear classifier, whose margins are known, with one point in ten labelled wrong."""
-    draws = torch.Generator().manual_seed(0)
-    linear = nn.Linear(5, classes)
-    with torch.no_grad():
-        linear.weight.copy_(torch.randn(classes, 5, generator=draws))
-        linear.bias.zero_()
-    points = torch.randn(60, 5, generator=draws)
-    labels = linear(points).argmax(1)
-    labels[::10] = (labels[::10] + 1) % classes
-    examples = Dataset(points, labels, tuple("abcd"[:classes]), Origin("memory", "digest"))
-    return AuditTarget(Single(at_input(linear)), "linear", "weights", examples, "points")
+pytestmark = pytest.mark.usefixtures("quick_surrogate", "one_thread")
 
 
 def true_margins(whom: AuditTarget) -> torch.Tensor:
@@ -119,12 +34,6 @@ def true_margins(whom: AuditTarget) -> torch.Tensor:
     weight, logits = linear.weight.detach().double(), linear(whom.examples.points).detach().double()
     ways = (logits.gather(1, labels[:, None]) - logits) / (weight[labels][:, None] - weight[None]).norm(dim=-1)
     return ways.masked_fill(torch.arange(logits.shape[1]) == labels[:, None], math.inf).amin(1).clamp_min(0)
-
-
-def asked(folder: Path, **more: object) -> Audit:
-    found = audit(subject(), QUESTION, folder, **more)  # type: ignore[arg-type]
-    assert found is not None
-    return found
 
 
 def test_a_linear_model_gets_its_known_margins(whole: Audit) -> None:
@@ -178,7 +87,7 @@ def test_a_budget_ends_it_and_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
     found = partly(tmp_path, monkeypatch)
     assert (found.n, found.asked) == (FIRST, 24)
     assert f"the {FIRST} of 24 points for which there was time" in page(found).summary
-    assert "No transfer from a surrogate: the time was up." in page(found).settings
+    assert "No transfer from a stand-in: the time was up." in page(found).settings
     assert module.TRANSFER not in found.attacks
 
 
@@ -241,63 +150,10 @@ def test_a_budget_is_filled_with_as_many_points_as_it_holds(tmp_path: Path, monk
     assert taken(1_000.0, 1.0) == [4, 8, 16, 22, 50]
 
 
-def test_a_budget_ends_the_diagnoses_and_they_are_made_whole_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    question = config(BALLS[:1], points=4, seed=3, diagnoses=DIAGNOSES)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "SHARE_OF_FINDINGS", 0.0)
-        short = audit(subject(), question, tmp_path, budget=1e6)
-    assert short is not None
-    names = [finding.name for finding in short.findings]
-    assert names[:4] == ["inputs in box", "modes", "probabilities", "randomness"]
-    assert short.left_out == (*EVERY[4:5], *EVERY[6:]), "with one radius"
-    assert short.summary()["findings_left_out"] == list(short.left_out)
-    told = page(short)
-    assert "None of the 6 diagnoses, of 12, for which there was time gives a reason" in told.summary
-    assert told.verdicts[0].evidence.startswith("the time was up; nothing is known of: gradients, loss surface")
-    printed = StringIO()
-    told.print(Console(file=printed, width=200))
-    for text in (told.html(), printed.getvalue()):
-        assert "only 6 of 12 diagnoses were made" in text
-    later = audit(subject(), question, tmp_path)
-    assert later is not None
-    names = [finding.name for finding in later.findings]
-    assert len(set(names)) == len(names), "each has a name of its own"
-    assert set(names) == {*short.left_out, *(finding.name for finding in short.findings)}, "all that had been named"
-    assert later.left_out == later.notes == ()
-    assert "None of 12 diagnoses" in page(later).summary
-
-
-def test_a_budget_ends_a_diagnosis_that_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, whom = 0.0, subject()
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
-
-    def tedious(network: Network, some: Examples, attack: object) -> float:
-        nonlocal now
-        for _ in range(100):
-            network(whom.examples.points)
-            now += 1.0
-        return 1.0
-
-    monkeypatch.setattr(findings, "robust_accuracy", tedious)
-    left_out = findings.diagnosed(
-        whom, replace(QUESTION, diagnoses=named("modes", "rising")), tmp_path, Clock(10.0, 0.0), 0.3
-    ).left_out
-    assert now == 3.0
-    assert "rising" in left_out
-
-
-def test_every_diagnosis_has_its_name() -> None:
-    whom = subject()
-    made = all_findings(whom.network, whom.examples, Linf(0.1, OPEN), [(0.1, 1.0, 60), (0.2, 1.0, 60)])
-    assert tuple(finding.name for finding in made) == EVERY
-
-
 def test_one_can_see_that_it_goes_on(whole: Audit, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     question = config(QUESTION.balls, points=24, seed=3, chunk=12)
-    found = audit(subject(), question, tmp_path, on_progress=lambda done, of: told.append((done, of)))
+    found = audit(subject(), question, tmp_path, tick=lambda done, of: told.append((done, of)))
     assert found is not None
     done = [points for points, _ in told]
     assert {of for _, of in told} == {24}
@@ -378,94 +234,10 @@ def test_a_row_gets_the_same_record_in_every_selection(tmp_path: Path) -> None:
     assert not np.array_equal(other["margin"], fewer.points["margin"])
 
 
-def test_a_transfer_that_refutes_a_certificate_is_an_error() -> None:
-    points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
-    moved = findings.Transferred(np.array([0.05, np.inf]), "MLP", 1.0)
-    question = config((Linf(0.1),))
-    findings.with_surrogate({**points, "row": np.arange(2), "certified": np.array([np.nan, 0.1])}, moved, question, 0)
-    points = {"breaks": np.array([1, 1]), "by": np.array([-1, -1]), "margin": np.array([np.inf, np.inf])}
-    with pytest.raises(ValueError, match=r"certified up to 0\.07, but a wrong place was found at 0\.05"):
-        findings.with_surrogate({**points, "row": np.arange(2), "certified": np.array([0.07, 0.1])}, moved, question, 0)
-
-
-def test_whom_a_surrogate_breaks_counts_as_broken(tmp_path: Path) -> None:
-    """Rounded so finely that the margins are those of a linear network, and no gradient is left."""
-
-    class Masked(nn.Module):
-        def forward(self, points: torch.Tensor) -> torch.Tensor:
-            lead = (20 * points.sum(1, keepdim=True)).round() / 20
-            return torch.cat([lead, -lead], 1)
-
-    points = subject().examples.points
-    examples = Dataset(points, (points.sum(1) < 0).long(), ("a", "b"), Origin("memory", "digest"))
-    whom = AuditTarget(Single(at_input(Masked())), "masked", "masked", examples, "points")
-    question = config(points=20, seed=3, chunk=20, standard=Weak())
-    found = audit(whom, question, tmp_path)
-    assert found is not None
-    counts = found.broken_by[module.TRANSFER]
-    assert sum(counts) > 1, "those that one query of Square's has left"
-    (finding,) = (one for one in found.findings if one.name == "transfer")
-    assert finding.verdict == "wrong"
-    assert finding.numbers["gain"] == pytest.approx(sum(counts) / found.n)
-    broken = found.points["by"] == found.attacks.index(module.TRANSFER)
-    radii = np.array([ball.radius for ball in QUESTION.balls])
-    assert np.all(found.points["margin"][broken] <= radii[found.points["breaks"][broken]] * (1 + 1e-4))
-    least = (points[found.points["row"]].sum(1).abs() - 0.026) / math.sqrt(5)
-    assert np.all(found.points["margin"] >= least.numpy()), "no margin is shorter than is possible"
-    again = audit(whom, question, tmp_path)
-    assert again is not None
-    assert again.summary() == found.summary(), "made once"
-
-
 def test_another_question_or_other_weights_begin_anew(tmp_path: Path) -> None:
     keys = {subject().key(QUESTION), subject().key(config(QUESTION.balls, 24, 4, 6))}
     other = AuditTarget(subject().network, "linear", "others", subject().examples, "points")
     assert len(keys | {other.key(QUESTION)}) == 3
-
-
-def test_figures_are_plain_json_with_all_it_takes_to_trust_them(whole: Audit) -> None:
-    found = whole
-    figures = json.loads(json.dumps(found.summary(), allow_nan=False))
-    assert figures["version"] == FORMAT
-    assert figures["n"] == 24
-    assert [at["eps"] for at in figures["robust"]] == [0.2, 0.5, 1.0]
-    assert all(at["low"] <= at["accuracy"] <= at["high"] for at in figures["robust"])
-    assert figures["robust"][0]["attacks"] == list(found.attacks)
-    assert {finding["verdict"] for finding in figures["findings"]} <= {"fine", "suspicious", "wrong"}
-    points = json.loads(json.dumps(found.per_point(), allow_nan=False))
-    assert len(points) == 24
-    assert {point["by"] for point in points} <= {None, *found.attacks}
-    assert {point["breaks"] for point in points} <= {None, 0.2, 0.5, 1.0}
-
-
-class _Texts(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.cells: list[str] = []
-        self.images = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.images += tag == "img"
-
-    def handle_data(self, data: str) -> None:
-        self.cells.append(data.strip())
-
-
-def test_the_page_has_every_part(whole: Audit) -> None:
-    found = whole
-    texts = _Texts()
-    texts.feed(page(found).html())
-    for words in (
-        "Accuracy under AutoAttack",
-        "Points broken by each attack",
-        "Margins",
-        "Class by class, clean and under AutoAttack",
-        "proven lower bound",
-    ):
-        assert words in texts.cells
-    assert f"{100 * found.robust[0].fraction:.1f} %" in texts.cells
-    # Points that are no images have no pictures of themselves.
-    assert texts.images == 2
 
 
 def test_without_a_certificate_it_says_why(tmp_path: Path) -> None:
@@ -509,7 +281,7 @@ def test_a_network_that_draws_is_judged_by_the_mean_over_many_draws(tmp_path: Pa
     assert found is not None
     with torch.no_grad():
         line = torch.cat([torch.linspace(-1, 1, 2_001)[:, None], torch.zeros(2_001, 4)], 1)
-        boundary = float(line[random.eot.network(line).argmax(1) == 0, 0].min())
+        boundary = float(line[random.judged.network(line).argmax(1) == 0, 0].min())
     assert abs(boundary) < 0.2, "of 64 draws, which have a mean of their own"
     along = points[torch.from_numpy(found.points["row"]), 0]
     known = ((along - boundary) * torch.where(along > 0, 1.0, -1.0)).clamp_min(0)
@@ -521,36 +293,6 @@ def test_a_network_that_draws_is_judged_by_the_mean_over_many_draws(tmp_path: Pa
     settings = page(found).settings
     assert "climb the mean over 8 draws" in settings
     assert "by the mean prediction over 64 other draws" in settings
-
-
-def test_chance_that_cannot_be_fixed_is_said(tmp_path: Path) -> None:
-    class Odd(nn.Module):
-        def forward(self, points: torch.Tensor) -> torch.Tensor:
-            return points[:, :4] + torch.empty_like(points[:, :4]).normal_()
-
-    random = AuditTarget(Single(at_input(Odd())), "odd", "odd", subject().examples, "points")
-    found = audit(random, config(QUESTION.balls[:1], points=4, chunk=4), tmp_path)
-    assert found is not None
-    assert found.draws is None
-    assert "every figure is of single ones" in page(found).settings
-
-
-def test_a_network_that_answers_with_probabilities_is_measured_by_their_logs_and_told_so(
-    whole: Audit, tmp_path: Path
-) -> None:
-    question = replace(QUESTION, diagnoses=named("modes", "probabilities"))
-    plain = subject()
-    linear = next(one for one in plain.network.modules() if isinstance(one, nn.Linear))
-    network = Single(at_input(nn.Sequential(linear, nn.Softmax(-1))))
-    found = audit(AuditTarget(network, "shares", "shares", plain.examples, "points"), question, tmp_path)
-    assert found is not None
-    (finding,) = (one for one in found.findings if one.name == "probabilities")
-    assert finding.verdict == "wrong"
-    assert "remove the network's softmax" in finding.advice
-    assert "Answers are probabilities: attacks climbed their logs." in found.notes
-    assert [one.count for one in found.robust] == [one.count for one in whole.robust], "it is the same classifier"
-    assert found.certified is None
-    assert "probabilities" in page(found).summary
 
 
 def test_points_outside_the_box_are_told_and_not_attacked(tmp_path: Path) -> None:
@@ -583,40 +325,6 @@ def test_whether_points_are_certified_is_decided_once(tmp_path: Path, monkeypatc
     assert again.notes == ()
 
 
-class NoWayBack(torch.autograd.Function):
-    @staticmethod
-    def forward(context: object, points: torch.Tensor) -> torch.Tensor:
-        return points.clone()
-
-    @staticmethod
-    def backward(context: object, *gradients: torch.Tensor) -> torch.Tensor:
-        raise RuntimeError("no way\nback")
-
-
-def test_attacks_and_diagnoses_that_fail_are_findings(tmp_path: Path) -> None:
-
-    class Odd(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = next(one for one in subject().network.modules() if isinstance(one, nn.Linear))
-
-        def forward(self, points: torch.Tensor) -> torch.Tensor:
-            return self.linear(NoWayBack.apply(points))
-
-    odd = AuditTarget(Single(at_input(Odd())), "odd", "odd", subject().examples, "points")
-    found = audit(odd, config(points=6, seed=3, diagnoses=DIAGNOSES), tmp_path)
-    assert found is not None
-    told = {one.name: one for one in found.findings if "RuntimeError: no way back" in one.evidence}
-    assert {"apgd-ce", "apgd-t (3 targets)", "FMN-T", "gradients", "rising", "more steps"} <= set(told)
-    assert told["apgd-ce"].evidence.startswith("it failed, so it is left out of robust accuracy: ")
-    assert "square" not in told
-    assert found.failed == ("apgd-ce", "apgd-t (3 targets)")
-    assert "square" in found.led
-    assert "under AutoAttack without apgd-ce, apgd-t (3 targets)" in page(found).summary
-    assert "apgd-ce" not in found.summary()["robust"][0]["attacks"]
-    assert sum(found.broken_by["square"]) > 0, "what needs no gradient breaks some"
-
-
 def test_a_network_that_fails_for_good_is_one_sentence_and_nothing_done_is_lost(
     whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -637,106 +345,3 @@ def test_a_network_that_fails_for_good_is_one_sentence_and_nothing_done_is_lost(
     assert "\n" not in str(told.value)
     assert len(list(tmp_path.rglob("0*.safetensors"))) == 2
     assert np.array_equal(asked(tmp_path).points["margin"], whole.points["margin"])
-
-
-@pytest.mark.parametrize("wrong", ["fails", "is refuted"])
-def test_certificates_that_do_not_hold_are_a_finding(
-    wrong: str, whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def proof(network: Network, examples: Examples, ball: Ball, on_progress: object = None) -> torch.Tensor:
-        if wrong == "fails":
-            raise IndexError("no such layer")
-        return torch.full((len(examples),), ball.radius, dtype=torch.float64)
-
-    monkeypatch.setattr(module, "certified_radius", proof)
-    found = asked(tmp_path)
-    (finding,) = (one for one in found.findings if one.name == "certificates")
-    assert ("IndexError: no such layer" if wrong == "fails" else "does not hold") in finding.evidence
-    assert found.certified is None
-    assert [one.count for one in found.robust] == [one.count for one in whole.robust]
-
-
-def test_a_surrogate_that_fails_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: object) -> None:
-        raise IndexError("too few points")
-
-    monkeypatch.setattr(module, "surrogate", failing)
-    found = asked(tmp_path)
-    (finding,) = (one for one in found.findings if one.name == "transfer")
-    assert "IndexError: too few points" in finding.evidence
-    assert module.TRANSFER not in found.attacks
-
-
-def test_a_chunk_holds_the_rows_it_must(whole: Audit, tmp_path: Path) -> None:
-    """One of another question, one by another name, and one flipped bit."""
-    asked(tmp_path)
-    place = tmp_path / subject().key(QUESTION)
-    chunk = sorted(place.glob("0*.safetensors"))[0]
-    good = chunk.read_bytes()
-    other = place.with_name("other")
-    shutil.copytree(place, other)
-    with pytest.raises(ValueError, match="holds points of another audit: delete it, and the same command"):
-        check_saved(other, QUESTION, 60)
-    for damage, word in (
-        (lambda: chunk.rename(place / "000999.safetensors"), "another audit"),
-        (lambda: chunk.write_bytes(good[:-3] + bytes([good[-3] ^ 4]) + good[-2:]), "its checksum differs"),
-    ):
-        damage()
-        with pytest.raises(ValueError, match=f"{word}.*: delete it, and the same command measures"):
-            asked(tmp_path)
-        (place / "000999.safetensors").unlink(missing_ok=True)
-        chunk.unlink(missing_ok=True)
-        again = asked(tmp_path)
-        assert again.n == 24
-        assert np.array_equal(again.points["margin"], whole.points["margin"])
-
-
-def test_the_page_shows_proofs_as_far_as_they_were_looked_for(whole: Audit) -> None:
-    easy = replace(whole, points={**whole.points, "certified": np.full(24, QUESTION.balls[-1].radius)})
-    figure = next(picture.figure for picture in page(easy).pictures if picture.name == "robustness")
-    (proven,) = (line for line in figure.axes[0].lines if line.get_label() == "proven")
-    assert set(proven.get_ydata()) == {100.0}
-    without = replace(whole, points={**whole.points, "certified": np.full(24, np.nan)})
-    columns = [table.columns for table in page(without).tables if table.title == "Accuracy under AutoAttack"]
-    assert columns == [("points moved within", "accuracy", "95 % interval")]
-    assert len(next(table for table in page(easy).tables if table.title == "Accuracy under AutoAttack").columns) == 4
-
-
-def test_a_class_may_be_called_anything(whole: Audit) -> None:
-    image, zero = np.zeros((1, 1, 4, 4)), np.zeros(1, dtype=int)
-    shown = Shown(image, image, zero, zero, np.ones(1))
-    text = page(replace(whole, classes=(r"$\foo{$<b>", "b", "c", "d"), shown=shown)).html()
-    assert "<b>" not in text
-
-
-@pytest.mark.parametrize("wrong", [{"balls": ()}, {"points": 0}, {"chunk": 0}, {"seed": 2**70}])
-def test_a_question_must_ask_something(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"an audit needs at least 1|the seed must be .* got 1180591620717411303424"):
-        AuditConfig(**{"balls": QUESTION.balls, **wrong})  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def test_suites_and_diagnoses_are_part_of_what_is_measured_and_the_usual_ones_go_without_saying() -> None:
-    usual, weak = AuditConfig(BALLS[:1]), config(BALLS[:1], standard=Weak())
-    assert repr(usual) == "AuditConfig(balls=(L2(radius=0.2, box=OPEN),), points=1000, seed=0, chunk=100)"
-    assert repr(weak).endswith("chunk=100, standard=Weak(), shortest=OnlyFMN(), diagnoses=('modes',))")
-    assert len({subject().key(one) for one in (usual, weak, config(BALLS[:1]), config(BALLS[:1], diagnoses=()))}) == 4
-
-
-def test_without_diagnoses_and_square_nothing_is_said_of_them(tmp_path: Path) -> None:
-    @dataclass(frozen=True)
-    class Alone:
-        def __call__(self, ball: Ball, classes: int, rows_at_once: int = 0) -> tuple[Attack, ...]:
-            return (APGD(ball, steps=20),)
-
-    found = audit(subject(), config(points=6, seed=3, standard=Alone(), diagnoses=()), tmp_path)
-    assert found is not None
-    assert {one.name for one in found.findings} == {"transfer"}
-    assert found.attacks[0] == "apgd-ce"

@@ -7,11 +7,15 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data import Dataset as TorchDataset
 
-from widemargin.data.coerce import as_examples, as_labels, as_points, no_labels, placed, whole
+from widemargin.data.coerce import as_examples, as_labels, as_points, no_labels, placed
 from widemargin.data.dataset import Dataset, Splits, Subset
 
 X = torch.tensor([[0.0, 0.5], [1.0, 0.25], [0.5, 0.0]])
+
+
 Y = torch.tensor([0, 2, 1])
+
+
 COLUMNS = {"a": X[:, 0].tolist(), "b": X[:, 1].tolist()}
 
 
@@ -113,11 +117,6 @@ def test_examples_go_where_the_model_is() -> None:
     # Pixels stay bytes.
     pixels = Dataset(X, Y).stored
     assert placed(Dataset(pixels, Y), torch.device("cpu"), torch.float32).stored is pixels
-
-
-def test_a_subset_is_made_whole() -> None:
-    subset = Subset(Subset(Dataset(X, Y), torch.tensor([2, 0])), torch.tensor([1, 0]))
-    assert torch.equal(whole(subset).stored, X[[0, 2]])
 
 
 def test_labels_that_nobody_has_are_unknown() -> None:

@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from made_files import IDX_NAMES, classes, idx_bytes, pictures, write_cifar10, write_cifar100, write_idx, write_svhn
+from made_files import classes, idx_bytes, pictures, write_cifar10, write_cifar100, write_idx, write_svhn
 from widemargin.data import images, sources
-from widemargin.data.formats import File, idx_pair
 from widemargin.data.images import ImageSet, image_sets
-from widemargin.data.sources import Source
 
 DIFFERS = "differs from the published"
 
@@ -92,41 +90,6 @@ def test_svhn_says_that_it_is_not_for_commerce() -> None:
     assert image_sets()["svhn"] == ImageSet("svhn").terms
     assert ImageSet("cifar-10").terms == ""
     assert list(image_sets()) == ["fashion-mnist", "mnist", "svhn", "cifar-10", "cifar-100", "digits"]
-
-
-@pytest.mark.filterwarnings(f"ignore:.*{DIFFERS}")
-def test_places_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = [tmp_path / "data/fashion-mnist", tmp_path / "cache/fashion-mnist", tmp_path / "system"]
-    for place in reversed(places):
-        write_idx(place)
-        assert ImageSet("fashion-mnist").draw().train.origin.place == str(place)
-    (places[0] / "t10k-labels-idx1-ubyte.gz").unlink()
-    assert images.FASHION_MNIST.local_folder() == places[1]
-    monkeypatch.delenv("WIDEMARGIN_DATA")
-    assert images.FASHION_MNIST.local_folder() == places[1]
-
-
-def test_the_right_checksum_is_official_and_silent(tmp_path: Path) -> None:
-    folder = tmp_path / "data/made"
-    write_idx(folder)
-    files = [(name, File.read(folder / f"{name}.gz").md5) for name in IDX_NAMES]
-    made = Source("Made", ("made",), tuple(files[:2]), tuple(files[2:]), ())
-    train, test = made.read(idx_pair, tuple(range(10)))
-    assert train.origin.official is test.origin.official is True
-    assert train.digest != test.digest
-
-
-def test_missing_data_is_one_sentence(tmp_path: Path) -> None:
-    write_idx(tmp_path / "data/fashion-mnist")
-    (tmp_path / "data/fashion-mnist/t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(ValueError, match="Fashion-MNIST is neither in") as refusal:
-        ImageSet("fashion-mnist").draw()
-    said = str(refusal.value)
-    assert f"{tmp_path}/data/fashion-mnist (lacks t10k-labels-idx1-ubyte), " in said
-    assert f"{tmp_path}/cache/fashion-mnist, " in said
-    assert "(no network): put train-images-idx3-ubyte, " in said
-    assert "apt-get install dataset-fashion-mnist" in said
-    assert "\n" not in said
 
 
 def test_a_label_that_cannot_be_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The user's own data: read as it is, or refused in one sentence that names the place."""
 
+import json
 import os
 from pathlib import Path
 
@@ -8,7 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
+from command import widemargin
 from made_files import classes, pictures
+from partly import KNOWN, RNG, ROWS, VAT, write_csv
+from widemargin.data.checks import UNLABELLED
 from widemargin.data.local import ImageFolder, LocalData, Npz, Table
 
 
@@ -109,66 +113,6 @@ def test_wrong_image_folders_are_refused(wrong: dict[str, object]) -> None:
         ImageFolder("x", **wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
-        ((9, 1, 6, 6), (9, 1, 6, 6)),
-        ((9, 6, 5), (9, 1, 6, 5)),
-        ((9, 6, 5, 3), (9, 3, 6, 5)),
-        ((9, 3, 6, 5), (9, 3, 6, 5)),
-    ],
-)
-def test_npz_of_images(tmp_path: Path, given: tuple[int, ...], read: tuple[int, ...]) -> None:
-    array = np.random.default_rng(0).integers(0, 256, given, np.uint8)
-    np.savez(tmp_path / "own.npz", x=array, y=classes(9, 3))
-    found = Npz(str(tmp_path / "own.npz")).read()
-    assert found.stored.shape == read
-    assert found.stored.dtype == torch.uint8
-    assert found.points.max() <= 1
-    if given == (9, 6, 5, 3):
-        assert np.array_equal(found.stored.numpy(), array.transpose(0, 3, 1, 2))
-
-
-def test_npz_of_numbers_and_names(tmp_path: Path) -> None:
-    array = np.random.default_rng(0).normal(size=(4, 2))
-    np.savez_compressed(tmp_path / "own.npz", points=array, kind=np.array([["b"], ["a"], ["b"], ["c"]]))
-    found = Npz(str(tmp_path / "own.npz"), x="points", y="kind").read()
-    assert torch.equal(found.points, torch.from_numpy(array).float())
-    assert found.labels.tolist() == [1, 0, 1, 2]
-    assert found.names == ("a", "b", "c")
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"x": np.zeros((3, 2))}, "must hold the arrays 'x' and 'y', got x"),
-        ({"x": np.zeros((3, 2)), "y": classes(2)}, r"as many labels .* 'x' \[3, 2\] and 'y' \[2\]"),
-        ({"x": np.zeros((3, 2)), "y": np.zeros((3, 2))}, "as many labels"),
-        ({"x": np.array([["a"], ["b"]]), "y": classes(2)}, "'x' of .* must hold real numbers, got <U1"),
-        ({"x": np.zeros((2, 2)), "y": np.array([None, 1])}, "an .npz file of plain arrays.*allow_pickle"),
-        (
-            {"x": np.zeros((2, 2)), "y": np.array([np.nan, 1])},
-            "'y' of .* must have at least 2 classes, got 1",
-        ),
-        ({"x": np.zeros((2, 2)), "y": np.array([1j, 1])}, "'y' of .* must hold numbers or text, got complex128"),
-        ({"x": np.full((2, 2), np.nan), "y": classes(2)}, "points must be finite, got NaN or infinity in row 0"),
-        ({"x": np.zeros((2, 2)), "y": np.zeros(2)}, "at least 2 classes, got 0"),
-        ({"x": np.zeros((2, 5, 5, 7), np.uint8), "y": classes(2)}, "1, 3 or 4 channels"),
-    ],
-)
-def test_npz_refused(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
-    np.savez(tmp_path / "own.npz", **arrays)
-    with pytest.raises(ValueError, match=message):
-        Npz(str(tmp_path / "own.npz")).read()
-
-
-@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04broken", b"\x80\x04cos\nsystem\n."])
-def test_npz_that_is_none(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "own.npz").write_bytes(content)
-    with pytest.raises(ValueError, match=r"own\.npz must be an \.npz file of plain arrays"):
-        Npz(str(tmp_path / "own.npz")).read()
-
-
 def test_own_data_in_parts(tmp_path: Path) -> None:
     np.savez(tmp_path / "own.npz", x=np.arange(100.0)[:, None], y=classes(100, 4))
     own = LocalData(Npz(str(tmp_path / "own.npz")), validation=0.1, test=0.2, seed=3)
@@ -182,3 +126,35 @@ def test_own_data_in_parts(tmp_path: Path) -> None:
 def test_own_data_of_a_table(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("a,label\n" + "".join(f"{k},{k % 2}\n" for k in range(20)))
     assert len(LocalData(Table(str(tmp_path / "own.csv"))).draw().test) == 4
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_parts_measure_on_labels_alone_and_train_on_all() -> None:
+    write_csv()
+    parts = LocalData(Table("own.csv")).draw()
+    assert [len(parts.train), len(parts.validation), len(parts.test)] == [42 + ROWS - KNOWN, 6, 12]
+    assert parts.train.has_unlabelled
+    assert int((parts.train.labels == UNLABELLED).sum()) == ROWS - KNOWN
+    assert not parts.validation.has_unlabelled
+    assert not parts.test.has_unlabelled
+    assert UNLABELLED not in parts.test.labels
+    whole = parts.train.labelled()
+    assert len(whole) == 42
+
+
+def test_a_folder_of_images_called_unlabelled_is_no_class(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, count in (("cat", 12), ("dog", 12), ("unlabelled", 9)):
+        (Path("own") / name).mkdir(parents=True)
+        for number in range(count):
+            pixels = RNG.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(Path("own") / name / f"{number}.png")
+    read = ImageFolder("own").read()
+    assert read.names == ("cat", "dog")
+    assert read.labels.tolist() == [0] * 12 + [1] * 12 + [UNLABELLED] * 9
+    widemargin(f"train --data own --network lenet {VAT} --epochs 1 --out here")
+    assert "9 of 26 training rows have no label: they are trained on too" in capsys.readouterr().out
+    assert json.loads(Path("here/figures.json").read_text())["clean"] <= 1

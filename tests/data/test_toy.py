@@ -97,19 +97,3 @@ def test_gaussians_have_their_means_and_deviation() -> None:
 def test_unknown_set_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^FromSklearn.name must be one of moons, circles, .*, got 'sun'$"):
         FromSklearn("sun")
-
-
-@pytest.mark.parametrize(
-    ("points", "labels", "message"),
-    [
-        (torch.zeros(2, 2), torch.tensor([0.0, 1.0]), "labels must be whole numbers"),
-        (torch.zeros(2, 2), torch.tensor([0, 1, 1]), r"labels must have shape \[2\]"),
-        (torch.zeros(2, 2), torch.tensor([], dtype=torch.int64), r"labels must have shape \[2\]"),
-        (torch.zeros(2, 2), torch.tensor([-2, 1]), "labels must be in 0..1"),
-        (torch.full((2, 2), torch.nan), torch.tensor([0, 1]), "points must be finite"),
-        (torch.zeros(2, 2, dtype=torch.int64), torch.tensor([0, 1]), "points must be floating-point"),
-    ],
-)
-def test_bad_clouds_are_refused(points: Tensor, labels: Tensor, message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}"):
-        Dataset(points, labels)

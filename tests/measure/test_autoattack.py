@@ -8,22 +8,13 @@ from widemargin import L1, L2, OPEN, Box, Linf, Single, at_input
 from widemargin.data.dataset import Dataset, Subset
 from widemargin.measure.autoattack import CLEAN, ROBUST, Attacked, autoattack, autoattack_batches
 from widemargin.networks.mlp import MLP
-from widemargin.perturb.apgd import APGD, TargetedAPGD
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
-from widemargin.perturb.fab import FAB, ShortestFAB
 from widemargin.perturb.frozen import frozen
-from widemargin.perturb.objectives import dlr_loss, margin_loss, perturbed_loss
 from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
 from widemargin.rng import RowRng
 from widemargin.uncertainty.network import Network
-
-MAKERS = {maker.__name__: maker for maker in (APGD, TargetedAPGD, FAB, ShortestFAB, Square, Linf, L2, L1, Box)} | {
-    "OPEN": OPEN,
-    "UNIT": Box(0.0, 1.0),
-    **{repr(loss): loss for loss in (perturbed_loss, dlr_loss, margin_loss)},
-}
 
 
 def convolution(classes: int = 10) -> Network:
@@ -143,21 +134,6 @@ def test_few_classes_and_rows_of_features(classes: int, features: int) -> None:
         assert found.accuracy == 1
         assert len(found.attacks) == 4
         assert sum(found.counts.values()) + int(found.standing.sum()) == 20
-
-
-def test_the_standard_and_what_differs_from_it_by_name() -> None:
-    names = {classes: [attack.name for attack in standard(Linf(0.1), classes)] for classes in (2, 3, 5, 10, 100)}
-    assert names[10] == names[100] == ["apgd-ce", "fab-t", "apgd-t", "square"]
-    assert names[5] == ["apgd-ce", "fab-t (4 targets)", "apgd-t (4 targets)", "square"]
-    assert names[3] == ["apgd-ce", "fab-t (2 targets)", "apgd-dlr", "square"]
-    assert names[2] == ["apgd-ce", "fab-t (1 targets)", "apgd-margin", "square"]
-    assert standard(L2(0.5), 10) == (APGD(L2(0.5)), FAB(L2(0.5)), TargetedAPGD(L2(0.5)), Square(L2(0.5)))
-    assert standard(L1(9), 10)[:2] == (APGD(L1(9), restarts=5), TargetedAPGD(L1(9), 5))
-    assert standard(L1(9), 10)[1].name == "apgd-t"
-    for attack in (*standard(L1(9.0), 10), *standard(Linf(0.1, OPEN), 3)):
-        assert eval(repr(attack), dict(MAKERS)) == attack
-    with pytest.raises(ValueError, match="at least 2 classes, got 1"):
-        standard(Linf(0.1), 1)
 
 
 class _Planted(nn.Module):

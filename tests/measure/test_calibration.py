@@ -20,7 +20,6 @@ from widemargin.measure.calibration import (
 )
 from widemargin.networks.mlp import MLP
 from widemargin.perturb.objectives import CLIMBED
-from widemargin.report.figures import draw_reliability, panels
 from widemargin.shapes import Encoded, MemberLogits, Points
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.dropout import MCDropout
@@ -211,15 +210,6 @@ def test_without_scikit_learn_one_sentence_says_what_to_install(monkeypatch: pyt
     assert calibration(network, examples).n == 120
     with pytest.raises(ValueError, match=r"pip install 'widemargin\[sklearn\]'"):
         misclassification_detection(network, examples)
-
-
-def test_the_reliability_diagram_shows_every_bin_that_holds_answers() -> None:
-    found = reliability(np.array([0.9, 0.9, 0.6]), np.array([True, False, True]), bins=5)
-    figure, axes = panels(1, 1)
-    draw_reliability(axes[0][0], found)
-    assert [text.get_text() for text in axes[0][0].texts] == ["1", "2"]
-    assert [bar.get_height() for bar in axes[0][0].patches] == [1.0, 0.5]
-    figure.canvas.draw()
 
 
 def test_doubts_are_all_measures_at_once() -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from digits import conv_net
+from exact_ratios import check, ratios
 from linear_oracle import KINDS, NORMS, Kind, known_distances
 from widemargin import L1, L2, OPEN, Dataset, Ensemble, Linf, Single, at_input
 from widemargin.data.toy import FromSklearn
@@ -20,7 +21,6 @@ from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.ddn import DDN
 from widemargin.perturb.fab import ShortestFAB
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.suites import shortest, starts_of
 from widemargin.rng import Rng
 from widemargin.uncertainty.network import Network
 
@@ -135,22 +135,6 @@ def test_the_default_attacks_find_more_than_the_best_of_them() -> None:
     assert bool((found.distance < 0.99 * alone.distance).any())
 
 
-def test_two_classes_have_one_target() -> None:
-    for norm, classes, names in (
-        (L2, 2, ["FMN-T", "DDN", "shortest fab-t (1 targets)", "bisected APGD"]),
-        (L1, 9, ["FMN-T", "FMN", "shortest fab-t (3 targets)", "bisected APGD"]),
-    ):
-        assert [attack.name for attack in shortest(norm, UNIT, classes)] == names
-
-
-def test_a_search_of_a_table_begins_in_more_places_than_one_of_images() -> None:
-    assert starts_of(torch.zeros(3, 30)) > starts_of(torch.zeros(3, 1, 5, 6)) == starts_of(torch.zeros(3, 784)) == 1
-    network, cloud = small(4)
-    assert [attack.name for attack in distances(network, cloud, L2).attacks] == [
-        "FMN-T", "shortest fab-t (2 targets)", "bisected APGD",
-    ]  # fmt: skip
-
-
 def test_the_network_stays_as_it_is() -> None:
     with Rng.seeded(1).as_global():
         layers = [nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(), nn.Linear(8, 3)]
@@ -218,3 +202,8 @@ def test_a_module_that_is_no_network_is_refused() -> None:
     unchecked = inspect.unwrap(distances)
     with pytest.raises(ValueError, match=r"^the network must be a Network, got MLP: use Single\(at_input\(network\)\)"):
         unchecked(MLP(4, 3), small(4)[1], L2)
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+def test_margins_of_a_table_are_exact_to_one_per_cent(norm: Norm) -> None:
+    check(ratios("wine", norm, boxed=False, seed=0, rows=8))

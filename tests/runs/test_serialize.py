@@ -28,10 +28,14 @@ from widemargin.uncertainty.dropout import LastDropout
 from widemargin.uncertainty.estimators import AtModule, BeforeHead, DeepKernelSpec, EnsembleSpec, MCDropoutSpec
 
 TRIAL = Run(ImageSet("digits"), LeNetSpec(side=8), udp(Linf(0.1), 0.03, 4), Plan(Epochs(2), Adam(0.001), 32))
+
+
 PLANS = [
     Plan(Epochs(2), SGD(0.15, Triangle(0.3)), 256, CropFlip(3), EMA(0.99), True),
     Plan(Updates(9), Adam(1e-5, Multistep((0.25, 0.5), 0.3)), None, average=SWA(0.9)),
 ]
+
+
 OTHERS = [
     replace(TRIAL, data=LocalData(Table("a.csv", "kind"), 0.2, 0.3, 4), network=MLPSpec((3, 8, 2))),
     replace(TRIAL, data=LocalData(ImageFolder("a", "L", (8, 9))), network=ResNetSpec(width=8), place=BeforeHead()),
@@ -99,50 +103,3 @@ def test_a_name_that_is_taken_by_ones_own_is_not_mistaken() -> None:
 
     with pytest.raises(ValueError, match="is your own"):
         again(Method(udp(Linf(1), 1, 1).perturb, objective(perturbed_loss)))
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ("", "must be the YAML file of a run, got a NoneType"),
-        ("- 1", "must be the YAML file of a run, got a list"),
-        ("a: [", "must be the YAML file of a run, got while parsing"),
-        ("run: !!python/object/apply:os.system ['true']", "must be the YAML file of a run, got could not determine"),
-        ("run: {Run: {}}", "Run cannot be made of {}"),
-        ("run: {Popen: {args: true}}", "'Popen' is no part of widemargin"),
-        ("run: {Adam: {lr: 1, speed: 2}}", "Adam has no field 'speed': it has lr, schedule"),
-        ("run: {Adam: {lr: -1}}", r"Adam.lr must be in \(0, inf\), got -1"),
-        ("run: {Adam: {lr: fast}}", "Adam cannot be made of"),
-        ("run: {Adam: 3}", "Adam must have fields, got 3"),
-        ("run: {Adam: {lr: 1.0}}", "must describe a run, got Adam"),
-        ("run: {Objective: [[1.0, exec]]}", "'exec' is no term of an objective"),
-        ("run: {Objective: 7}", "an Objective must be a list of weights and names"),
-        ("run: {Objective: []}", "an Objective must have at least one term"),
-        ("run: {a: 1, b: 2}", "a part must be one name with its fields, got a, b"),
-        ("a: &a [x, x]\nb: [*a, *a]\n", "run.yaml must be the YAML file of a run, got an alias, which no run needs"),
-        ("run: &a {Run: *a}", "an alias, which no run needs"),
-        ("run: " + "[" * 100_000, "lists and mappings more than 64 deep"),
-        ("run: 2020-99-99", "must be the YAML file of a run, got month must be in 1..12"),
-        ("run: {Objective: [[1.0, [a]]]}", r"\['a'\] is no term of an objective"),
-        ("fitted: {}", "is of a network or data that Python made"),
-    ],
-)
-def test_what_is_no_run_is_one_sentence(content: str, sentence: str, tmp_path: Path) -> None:
-    (tmp_path / "run.yaml").write_text(content)
-    with pytest.raises(ValueError, match=sentence) as raised:
-        read_run(tmp_path / "run.yaml")
-    assert "\n" not in str(raised.value)
-
-
-def test_a_run_from_before_there_were_members_has_one_network(tmp_path: Path) -> None:
-    content = to_dict(TRIAL)
-    del content["Run"]["estimator"]
-    del content["Run"]["network"]["LeNetSpec"]["dropout"]
-    (tmp_path / "run.yaml").write_text(written({"run": content}))
-    assert read_run(tmp_path / "run.yaml") == TRIAL
-    assert read_run(tmp_path / "run.yaml").key == TRIAL.key
-
-
-def test_no_file_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds no run"):
-        read_run(tmp_path / "run.yaml")

@@ -1,17 +1,18 @@
 """Networks of others that do not behave: what can be made good is, everything else is one sentence."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from test_cli_train import refused
+from command import refused
 from widemargin import Dataset, Linf
 from widemargin.io.load import check_gradients, load_model
 from widemargin.measure.certified import certified_radius
+from widemargin.rng import Rng
+from widemargin.runs.user_network import UserNetwork
 from widemargin.uncertainty.as_logits import AsLogits
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
@@ -107,7 +108,11 @@ def no_module():
 def lazy():
     return nn.Sequential(nn.LazyLinear(2))
 """
+
+
 POINTS = torch.tensor([[0.2, 0.8, 0.5], [0.9, 0.1, 0.4], [0.3, 0.4, 0.0]])
+
+
 LOGITS = 3 * POINTS[:, :2]
 
 
@@ -169,17 +174,46 @@ def test_weights_of_a_compiled_network_fit_it(tmp_path: Path) -> None:
     assert not load_model("own.py:Net", tmp_path / "w.pt").network(POINTS).softmax(-1).sub(0.5).any()
 
 
-def test_only_one_tensor_is_taken_out() -> None:
-    class Answers(nn.Module):
-        def __init__(self, answer: object) -> None:
-            super().__init__()
-            self.answer = answer
+DRAWN = """
+from torch import nn
 
-        def forward(self, inputs: Tensor) -> object:
-            return self.answer
+class Net(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(64, 10))
 
-    for answer in ([LOGITS], (LOGITS, POINTS), {"logits": LOGITS}, SimpleNamespace(logits=LOGITS)):
-        assert AsLogits(Answers(answer), "a").forward(POINTS) is LOGITS
-    for wrong in ((), ("text", LOGITS), {"answer": LOGITS}, SimpleNamespace(logits=None), 3):
-        with pytest.raises(ValueError, match="a must return logits as one tensor"):
-            AsLogits(Answers(wrong), "a")(POINTS)
+def needs(width): return nn.Linear(width, 2)
+def thing(): return 3
+"""
+
+
+def test_a_network_of_ones_own_file_follows_the_seed_and_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(DRAWN)
+    shape = UserNetwork.at(f"{path}:Net")
+
+    def weight(seed: int) -> Tensor:
+        return shape.build(Rng.seeded(seed).generators[0])[1].weight
+
+    before = torch.get_rng_state()
+    assert torch.equal(weight(0), weight(0))
+    assert not torch.equal(weight(0), weight(1))
+    assert torch.equal(torch.get_rng_state(), before)
+    for place, sentence in {
+        "Nothing": "must have a class or function Nothing, got nn, Net, needs, thing",
+        "needs": "must make a network without arguments, got TypeError",
+        "thing": "must be a torch.nn.Module, got a int",
+    }.items():
+        with pytest.raises(ValueError, match=sentence):
+            UserNetwork.at(f"{path}:{place}").build(Rng.seeded(0).generators[0])
+    path.write_text(DRAWN + "\n")
+    with pytest.raises(ValueError, match="must be as it was when the run began, but it has changed"):
+        weight(0)
+    path.write_text("import nothing_of_this_name")
+    with pytest.raises(ValueError, match="must be a Python file that can be imported, got ModuleNotFoundError"):
+        UserNetwork.at(f"{path}:Net").build(Rng.seeded(0).generators[0])
+    for place, sentence in {
+        "own:Net": "must be given as my_file.py:MyNet",
+        "none.py:Net": "none.py does not exist",
+    }.items():
+        with pytest.raises(ValueError, match=sentence):
+            UserNetwork.at(place)

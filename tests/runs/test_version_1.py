@@ -9,8 +9,8 @@ import torch
 import yaml
 from torch import nn
 
+from command import widemargin
 from widemargin import OPEN, Adam, Epochs, Linf, Plan, pgd, udp
-from widemargin.cli import main
 from widemargin.data.local import LocalData, Table
 from widemargin.files import Damaged, sealed_text
 from widemargin.io.load import load_model
@@ -44,10 +44,6 @@ def run(seed: int) -> Run:
 def _among_old_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(SAMPLES, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-
-
-def widemargin(words: str) -> None:
-    main(words.split())
 
 
 @pytest.mark.parametrize(("name", "seed"), [(DONE, 0), (HALF, 1)])

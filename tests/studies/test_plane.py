@@ -17,7 +17,7 @@ from widemargin.perturb.balls import Ball
 from widemargin.perturb.square import Square
 from widemargin.report.store import Store
 from widemargin.workers import Workers
-from widemargin_studies import app_corridor_sweep, app_two_distances, demo, digits_audit, fig3, plane
+from widemargin_studies import app_corridor_sweep, demo, digits_audit, fig3, plane
 
 SHORT = wm.Plan(wm.Updates(30), wm.Adam(5e-3))
 
@@ -84,20 +84,6 @@ def test_studies_run_report_and_have_nothing_left(
     assert study.missing(store) == 0  # type: ignore[attr-defined]
     paths = study.report(store).write(tmp_path / "report")  # type: ignore[attr-defined]
     assert all(path.stat().st_size > 500 for path in paths)
-
-
-def test_two_distances_end_to_end(tmp_path: Path, workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_two_distances, "SEEDS", (0, 1))
-    monkeypatch.setattr(app_two_distances, "MEMBERS", 2)
-    monkeypatch.setattr(app_two_distances, "OSCILLATING", wm.Plan(wm.Updates(20), wm.Adam(5e-3), batch=20))
-    monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, length=wm.Updates(20)))
-    monkeypatch.setattr(plane, "margins", partial(margins, resolution=41, refinements=0))
-    store = Store(tmp_path / "runs")
-    app_two_distances.run(store, workers)
-    assert app_two_distances.missing(store) == 0
-    report = app_two_distances.report(store)
-    assert len(report.verdicts) == 4
-    report.write(tmp_path / "report")
 
 
 def test_a_run_without_margins_in_linf_is_trained_again_for_them(tmp_path: Path, workers: Workers) -> None:

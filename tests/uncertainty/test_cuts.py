@@ -266,3 +266,9 @@ def test_a_head_that_would_overwrite_the_encoded_points_is_refused(kind):
     with pytest.raises(ValueError, match="but the ReLU that follows overwrites it"):
         at_module(chain, "0")
     assert_is_the_network(at_module(chain, "1"), chain, noise(5, 2))
+
+
+@pytest.mark.parametrize("layers", [0, 3, -1])
+def test_a_cut_must_leave_two_halves(layers: int) -> None:
+    with pytest.raises(ValueError, match=rf"^layers must be in 1..2 for 3 layers, got {layers}$"):
+        after(nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4)), layers)

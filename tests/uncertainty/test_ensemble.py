@@ -43,3 +43,11 @@ def test_members_that_were_trained_before_are_perturbed_together() -> None:
         Ensemble(trained), POINTS, torch.zeros(6, dtype=torch.long), Rng.seeded(0)
     )
     assert moved.delta.shape == POINTS.shape
+
+
+def test_an_ensemble_answers_with_every_member() -> None:
+    members = [MLP(3, 4).double(), MLP(3, 7, 4).double()]
+    answer = Ensemble(members).logits(POINTS)
+    assert torch.equal(answer, torch.stack([member(POINTS) for member in members]))
+    with pytest.raises(ValueError, match=r"^an Ensemble needs at least one member, got none$"):
+        Ensemble([])

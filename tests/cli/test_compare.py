@@ -1,0 +1,112 @@
+import json
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import yaml
+
+from command import refused, widemargin
+
+TRAIN = "train --data digits --fraction .1 --epochs 1 --method"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "runs"
+    widemargin(f"{TRAIN} standard --out {folder}/standard")
+    widemargin(f"{TRAIN} fgsm --eps .1 --out {folder}/fgsm-0")
+    widemargin(f"{TRAIN} fgsm --eps .1 --seed 1 --out {folder}/fgsm-1")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(trained, tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+
+
+def audit(folder: str, accuracy: float, norm: str = "linf", **other: object) -> None:
+    ball = {"norm": norm, "eps": 0.05, "accuracy": accuracy, "n": 50, "low": 0, "high": 1, "attacks": ["apgd-ce"]}
+    content = {"n": 50, "clean": 0.5, "robust": [ball], "data": "digits", "box": "UNIT", "seed": 0, **other}
+    (Path("runs") / folder / ("audit.json" if norm == "linf" else f"audit-{norm}.json")).write_text(json.dumps(content))
+
+
+def test_compare_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    widemargin("compare runs")
+    whole = capsys.readouterr().out
+    assert "PGD linf 0.1" in whole
+    rows = [[cell.strip() for cell in line.split("│")[1:3]] for line in whole.splitlines() if line.startswith("│")]
+    assert rows == [["fgsm", "2"], ["standard", "1"]]
+    widemargin("compare runs/fgsm-0 runs/fgsm-1 runs/standard runs")
+    assert capsys.readouterr().out == whole
+
+
+def test_compare_takes_audits(capsys: pytest.CaptureFixture[str]) -> None:
+    audit("fgsm-0", 0.25)
+    audit("fgsm-1", 0.25)
+    widemargin("compare runs --to partly.md")
+    assert "Without an audit: runs/standard:" in Path("partly.md").read_text()
+    audit("standard", 0.125)
+    widemargin("compare runs --to table.md")
+    text = Path("table.md").read_text()
+    assert "| fgsm | 2 | **50.0 ± 0.0** | **25.0 ± 0.0** | **37.5 ± 0.0** |" in text
+    assert "| standard | 1 | **50.0** | 12.5 | 31.2 |" in text
+    assert "PGD" not in text
+    Path("runs/standard/audit.json").write_text("{}")
+    assert "audit.json is damaged" in refused("compare runs/standard", capsys)
+
+
+MANY = f"Box(low={(0.0,) * 99}, high={(1.0,) * 99})"
+
+
+@pytest.mark.parametrize("other", [{"data": "others.npz"}, {"box": "OPEN"}, {"box": MANY}, {"seed": 1}])
+def test_audits_on_other_examples_are_not_averaged(other: dict[str, object]) -> None:
+    audit("fgsm-0", 0.25)
+    audit("fgsm-1", 0.75, **other)
+    widemargin("compare runs/fgsm-0 runs/fgsm-1 --to table.md")
+    text = Path("table.md").read_text()
+    assert "PGD linf 0.1" in text
+    assert "no ball in common that met the same attacks on the same examples in the same box (data digits" in text
+    assert MANY not in text, "it would fill the page"
+
+
+def test_norms_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("fgsm-0", "fgsm-1", "standard"):
+        audit(folder, 0.25)
+        audit(folder, 0.375, "l2")
+    widemargin("compare runs --to table.md")
+    text = Path("table.md").read_text()
+    assert "| run | seeds | clean | linf 0.05 | l2 0.05 | trade-off linf 0.05 | trade-off l2 0.05 |" in text
+    assert "| **25.0** | **37.5** |" in text
+    audit("standard", 0.375, "l2", seed=1)
+    assert "the audits in runs/standard must be of the same examples" in refused("compare runs", capsys)
+
+
+def test_compare_writes_latex_and_a_page() -> None:
+    for name in ("table.tex", "table.html"):
+        widemargin(f"compare runs --to {name}")
+    assert r"\end{table}" in Path("table.tex").read_text()
+    page = Path("table.html").read_text(encoding="utf-8")
+    HTMLParser().feed(page)
+    assert "<b>" in page
+    assert {path.name for path in Path().iterdir()} == {"runs", "table.tex", "table.html"}
+
+
+def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "there is no folder nowhere" in refused("compare nowhere", capsys)
+    assert "--to must end in .md, .tex, .html" in refused("compare runs --to table.doc", capsys)
+    assert "--to must be in a folder" in refused("compare runs --to no/table.md", capsys)
+    Path("empty").mkdir()
+    assert "empty is no run" in refused("compare runs empty", capsys)
+    shutil.copytree("runs/standard", "runs/again")
+    assert "hold the same run" in refused("compare runs", capsys)
+    Path("runs/again/figures.json").unlink()
+    assert "runs/again is not done" in refused("compare runs", capsys)
+    Path("runs/again/figures.json").write_text("{}")
+    assert "no test part" in refused("compare runs", capsys)
+    Path("runs/again/figures.json").write_text('{"clean": 0.5}')
+    Path("runs/again/run.yaml").write_text(yaml.safe_dump({"key": "k", "run": {}}))
+    assert "runs/again is damaged" in refused("compare runs/again", capsys)
+    widemargin("compare runs --to left.md")
+    assert "Left out: runs/again is damaged" in Path("left.md").read_text()

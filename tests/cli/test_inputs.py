@@ -1,0 +1,45 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from command import refused, widemargin
+from widemargin.cli.inputs import folder_for
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("place", "weights", "folder"),
+    [
+        ("run", None, "run"),
+        ("there/own.py:Plain", None, "audits/there/own-Plain"),
+        ("other/own.py:Plain", None, "audits/other/own-Plain"),
+        ("own.py:Cold", None, "audits/own-Cold"),
+        ("own.py:Wrong", Path("wrong.pt"), "audits/own-Wrong-wrong.pt"),
+        ("own.py:Wrong", Path("there/wrong.pt"), "audits/own-Wrong-there/wrong.pt"),
+        ("m.pt2", None, "audits/m.pt2"),
+        ("./there/../a/m.pt2", None, "audits/a/m.pt2"),
+        ("/far/m.pt2", None, "audits/far/m.pt2"),
+        ("m.onnx", None, "audits/m.onnx"),
+    ],
+)
+def test_every_model_has_its_folder(place: str, weights: Path | None, folder: str) -> None:
+    Path("run").mkdir()
+    assert folder_for(None, place, "audits", weights) == Path(folder)
+
+
+def test_calibrate_and_audit_look_at_the_data_that_the_run_has_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{i % 7},{i % 5 / 5},{i % 2}" for i in range(80)]
+    Path("own.csv").write_text("\n".join(["a,b,label", *rows]) + "\n")
+    widemargin("train --data own.csv --method standard --epochs 1 --out own")
+    widemargin("calibrate own")
+    Path("own.csv").write_text("\n".join(["a,b,label", *rows[:-1]]) + "\n")
+    for words in ("calibrate own", "calibrate own --out elsewhere", "audit own --eps .1 --points 2 --out elsewhere"):
+        assert refused(words, capsys).startswith("the data must be as it was when the run in own began, but it has")
+    shutil.copy("own.csv", "now.csv")
+    widemargin("calibrate own --data now.csv")
+    assert Path("own/on-now.csv/calibration.json").exists()

@@ -1,0 +1,20 @@
+"""The command line, called in this process."""
+
+import pytest
+
+from widemargin import cli
+
+
+def widemargin(words: str) -> None:
+    cli.main(words.split())
+
+
+def refused(words: str, capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
+    """The one sentence that a command ends with."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stopped:
+        widemargin(words)
+    assert stopped.value.code == code
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error.removeprefix("widemargin: ")

@@ -1,0 +1,60 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from made_files import IDX_NAMES, write_idx
+from widemargin.data import images, sources
+from widemargin.data.formats import File, idx_pair
+from widemargin.data.images import ImageSet
+from widemargin.data.sources import Source
+
+DIFFERS = "differs from the published"
+
+
+@pytest.fixture(autouse=True)
+def empty_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the files or the cache of the machine it runs on, and none reaches the network."""
+    monkeypatch.setenv("WIDEMARGIN_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(sources, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(sources, "download", _no_network)
+    monkeypatch.setattr(images, "FASHION_MNIST", replace(images.FASHION_MNIST, system=str(tmp_path / "system")))
+
+
+def _no_network(*_: object, **__: object) -> None:
+    raise OSError("no network")
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{DIFFERS}")
+def test_places_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [tmp_path / "data/fashion-mnist", tmp_path / "cache/fashion-mnist", tmp_path / "system"]
+    for place in reversed(places):
+        write_idx(place)
+        assert ImageSet("fashion-mnist").draw().train.origin.place == str(place)
+    (places[0] / "t10k-labels-idx1-ubyte.gz").unlink()
+    assert images.FASHION_MNIST.local_folder() == places[1]
+    monkeypatch.delenv("WIDEMARGIN_DATA")
+    assert images.FASHION_MNIST.local_folder() == places[1]
+
+
+def test_the_right_checksum_is_official_and_silent(tmp_path: Path) -> None:
+    folder = tmp_path / "data/made"
+    write_idx(folder)
+    files = [(name, File.read(folder / f"{name}.gz").md5) for name in IDX_NAMES]
+    made = Source("Made", ("made",), tuple(files[:2]), tuple(files[2:]), ())
+    train, test = made.read(idx_pair, tuple(range(10)))
+    assert train.origin.official is test.origin.official is True
+    assert train.digest != test.digest
+
+
+def test_missing_data_is_one_sentence(tmp_path: Path) -> None:
+    write_idx(tmp_path / "data/fashion-mnist")
+    (tmp_path / "data/fashion-mnist/t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(ValueError, match="Fashion-MNIST is neither in") as refusal:
+        ImageSet("fashion-mnist").draw()
+    said = str(refusal.value)
+    assert f"{tmp_path}/data/fashion-mnist (lacks t10k-labels-idx1-ubyte), " in said
+    assert f"{tmp_path}/cache/fashion-mnist, " in said
+    assert "(no network): put train-images-idx3-ubyte, " in said
+    assert "apt-get install dataset-fashion-mnist" in said
+    assert "\n" not in said

@@ -1,0 +1,13 @@
+import numpy as np
+
+from widemargin.measure.calibration import reliability
+from widemargin.report.figures import draw_reliability, panels
+
+
+def test_the_reliability_diagram_shows_every_bin_that_holds_answers() -> None:
+    found = reliability(np.array([0.9, 0.9, 0.6]), np.array([True, False, True]), bins=5)
+    figure, axes = panels(1, 1)
+    draw_reliability(axes[0][0], found)
+    assert [text.get_text() for text in axes[0][0].texts] == ["1", "2"]
+    assert [bar.get_height() for bar in axes[0][0].patches] == [1.0, 0.5]
+    figure.canvas.draw()

@@ -1,0 +1,89 @@
+"""Audits that take seconds."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from widemargin.auditing.config import AuditConfig
+from widemargin.auditing.result import Audit
+from widemargin.auditing.runner import audit
+from widemargin.auditing.target import AuditTarget
+from widemargin.data.dataset import Dataset, Origin
+from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis
+from widemargin.perturb.apgd import APGD, TargetedAPGD
+from widemargin.perturb.attack import Attack
+from widemargin.perturb.balls import L2, OPEN, Ball, Box, Norm
+from widemargin.perturb.fmn import FMN
+from widemargin.perturb.objectives import margin_loss
+from widemargin.perturb.square import Square
+from widemargin.perturb.suites import Suite
+from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.single import Single
+
+
+@dataclass(frozen=True)
+class Quick:
+    """The standard's attacks with fewer steps: what they find is tested elsewhere."""
+
+    def __call__(self, ball: Ball, classes: int, rows_at_once: int = 0) -> tuple[Attack, ...]:
+        second = TargetedAPGD(ball, targets=classes - 1, steps=10) if classes > 3 else APGD(ball, margin_loss, steps=10)
+        return (APGD(ball, steps=20), second, Square(ball, queries=10))
+
+
+@dataclass(frozen=True)
+class Weak:
+    """Next to nothing."""
+
+    def __call__(self, ball: Ball, classes: int, rows_at_once: int = 0) -> tuple[Attack, ...]:
+        return (APGD(ball, steps=2), Square(ball, queries=1))
+
+
+@dataclass(frozen=True)
+class OnlyFMN:
+    def __call__(
+        self, norm: Norm, box: Box, classes: int, rows_at_once: int = 0, starts: int = 1
+    ) -> tuple[Attack, ...]:
+        return (FMN(norm, box, steps=60, targets=min(3, classes - 1)),)
+
+
+def named(*names: str) -> tuple[Diagnosis, ...]:
+    return tuple(one for one in DIAGNOSES if one.name in names)
+
+
+BALLS = tuple(L2(radius, OPEN) for radius in (0.2, 0.5, 1.0))
+
+
+def config(
+    balls: tuple[Ball, ...] = BALLS,
+    points: int = 1_000,
+    seed: int = 0,
+    chunk: int = 100,
+    standard: Suite = Quick(),  # noqa: B008
+    diagnoses: tuple[Diagnosis, ...] = named("modes"),
+) -> AuditConfig:
+    return AuditConfig(balls, points, seed, chunk, standard, OnlyFMN(), diagnoses)
+
+
+QUESTION = config(points=24, seed=3, chunk=6)
+
+
+def subject(classes: int = 4) -> AuditTarget:
+    """A linear classifier, whose margins are known, with one point in ten labelled wrong."""
+    draws = torch.Generator().manual_seed(0)
+    linear = nn.Linear(5, classes)
+    with torch.no_grad():
+        linear.weight.copy_(torch.randn(classes, 5, generator=draws))
+        linear.bias.zero_()
+    points = torch.randn(60, 5, generator=draws)
+    labels = linear(points).argmax(1)
+    labels[::10] = (labels[::10] + 1) % classes
+    examples = Dataset(points, labels, tuple("abcd"[:classes]), Origin("memory", "digest"))
+    return AuditTarget(Single(at_input(linear)), "linear", "weights", examples, "points")
+
+
+def asked(folder: Path, **more: object) -> Audit:
+    found = audit(subject(), QUESTION, folder, **more)  # type: ignore[arg-type]
+    assert found is not None
+    return found

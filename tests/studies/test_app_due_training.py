@@ -1,0 +1,55 @@
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rich.console
+
+from widemargin.networks.spectral import ResidualMLPSpec
+from widemargin.recipes import pgd, standard, udp
+from widemargin.report.store import Store
+from widemargin.training.plan import Adam, Plan, Updates
+from widemargin.uncertainty.estimators import DeepKernelSpec
+from widemargin.workers import Workers
+from widemargin_studies import app_due_training, due, plane
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Workers:
+    monkeypatch.setattr(due, "SEEDS", (0,))
+    monkeypatch.setattr(due, "DATA", replace(due.DATA, count=12))
+    monkeypatch.setattr(due, "NETWORK", ResidualMLPSpec(2, 2, 8, 1))
+    monkeypatch.setattr(due, "MEMBERS", DeepKernelSpec(inducing=4, draws=4))
+    monkeypatch.setattr(due, "PLAN", Plan(Updates(2), Adam(0.03)))
+    monkeypatch.setattr(plane, "PICTURE_RESOLUTION", 11)
+    return Workers(rich.console.Console(file=io.StringIO()), 1)
+
+
+def test_training_runs_once_and_is_reported(tiny: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    methods = {
+        app_due_training.CLEAN: standard(),
+        app_due_training.PGD: pgd(due.BALL, due.ALPHA, 2),
+        app_due_training.UDP: udp(due.BALL, due.ALPHA, 2),
+    }
+    monkeypatch.setattr(app_due_training, "METHODS", methods)
+    store = Store(tmp_path / "runs")
+    assert app_due_training.missing(store) == 3
+    app_due_training.run(store, tiny)
+    assert app_due_training.missing(store) == 0
+    report = app_due_training.report(store)
+    assert len(report.tables[0].rows) == 3
+    assert all(path.is_file() for path in report.write(tmp_path / "report"))
+
+
+def test_verdicts_of_training() -> None:
+    def arrays(wrong: int, shift: float) -> dict[str, np.ndarray]:
+        margin = np.where(np.arange(10) < wrong, -1.0, 1.0)
+        return {"margin": margin, "best": np.ones(10), "lead": np.linspace(-1, 1, 20) + shift}
+
+    found = {"clean": [arrays(0, 0.0)] * 5, "PGD-50": [arrays(4, 0.5)] * 5, "UDP-50": [arrays(0, 0.1)] * 5}
+    assert [verdict.outcome for verdict in app_due_training.verdicts(found)] == ["held"] * 3
+    few = {name: own[:3] for name, own in found.items()}
+    assert [verdict.outcome for verdict in app_due_training.verdicts(few)] == ["undecided"] * 3
+    swapped = {"clean": found["clean"], "PGD-50": found["UDP-50"], "UDP-50": found["PGD-50"]}
+    assert [verdict.outcome for verdict in app_due_training.verdicts(swapped)] == ["not held"] * 3

@@ -1,0 +1,67 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import widemargin as wm
+
+
+def linear(features: int = 3, classes: int = 3) -> nn.Linear:
+    """Class k is the largest feature: margins are known."""
+    layer = nn.Linear(features, classes)
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(classes, features))
+        layer.bias.zero_()
+    return layer
+
+
+def data(features: int = 3, rows: int = 12) -> tuple[Tensor, Tensor]:
+    x = torch.rand(rows, features, generator=torch.Generator().manual_seed(1))
+    return x, linear(features)(x).argmax(1).int()
+
+
+def linear_margin(x: Tensor) -> Tensor:
+    """To the plane where the two largest are equal, in l-infinity."""
+    top = x.topk(2, 1).values
+    return (top[:, 0] - top[:, 1]) / 2
+
+
+@pytest.mark.usefixtures("untyped")
+def test_an_audit_is_values_and_a_page_and_is_not_made_twice(tmp_path: Path) -> None:
+    model, (x, y) = linear(), data(rows=8)
+    y[3] = (y[3] + 1) % 3
+    # Proofs and the first attack settle all: at 2 everything breaks.
+    eps = [2.0, 0.05]
+    report = wm.audit(model, (x, y), eps=eps, out=tmp_path)
+    margin = linear_margin(x).double()
+    margin[3] = 0
+    assert list(report.robust) == [0.05, 2.0]
+    assert report.clean.count == 7
+    assert [one.count for one in report.robust.values()] == [int((margin > eps).sum()) for eps in report.robust]
+    assert report.certified[0.05].count == report.robust[0.05].count
+    assert report.rows.tolist() == list(range(8))
+    torch.testing.assert_close(torch.from_numpy(report.margins), margin, rtol=1e-3, atol=1e-5)
+    assert (model(report.adversarial).argmax(1) != y).all()
+    assert {"inputs in box", "gradients"} <= {finding.name for finding in report.findings}
+    assert "87.5 % of 8" in str(report)
+
+    assert "<html" in report.save(tmp_path / "pages" / "audit.html").read_text()
+    saved = json.loads(report.save(tmp_path / "audit.json").read_text())
+    assert [row["eps"] for row in saved["robust"]] == [0.05, 2.0]
+    with pytest.raises(ValueError, match=r"saved as .html or .json, got audit.pdf"):
+        report.save("audit.pdf")
+
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
+    assert stamps
+    assert wm.audit(model, (x, y), eps=eps, out=tmp_path).margins.tolist() == report.margins.tolist()
+    assert stamps == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
+
+
+def test_an_audit_of_points_outside_their_box_has_no_adversarial_points() -> None:
+    x, y = data(rows=4)
+    report = wm.audit(linear(), (255 * x, y), eps=0.1, box=wm.Box(0.0, 1.0))
+    assert (report.robust, report.certified) == ({}, {})
+    with pytest.raises(ValueError, match="nothing was attacked"):
+        _ = report.adversarial
