@@ -1,6 +1,5 @@
 import io
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +8,13 @@ import rich.console
 
 import widemargin as wm
 from front_door import public_names
-from widemargin.auditing.config import AuditConfig
-from widemargin.measure.margin import margins
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.square import Square
 from widemargin.report.store import Store
 from widemargin.workers import Workers
-from widemargin_studies import app_corridor_sweep, demo, digits_audit, fig3, plane
+from widemargin_studies import plane
 
 SHORT = wm.Plan(wm.Updates(30), wm.Adam(5e-3))
 
@@ -60,30 +57,6 @@ def test_the_key_names_all_that_decides_a_number() -> None:
     assert len({run.key, *(other.key for other in others)}) == 6
     assert replace(run).key == run.key
     assert eval(repr(run), public_names()) == run
-
-
-@pytest.mark.parametrize("study", [fig3, demo, app_corridor_sweep])
-def test_studies_run_report_and_have_nothing_left(
-    study: object, tmp_path: Path, workers: Workers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (fig3, demo, app_corridor_sweep):
-        monkeypatch.setattr(module, "SEEDS", (0, 1))
-    monkeypatch.setattr(demo, "UPDATES", wm.Updates(5))
-    monkeypatch.setattr(digits_audit, "PLAN", wm.Plan(wm.Epochs(1), wm.Adam(2e-3), batch=256))
-    question = AuditConfig((wm.Linf(0.1),), points=4, chunk=4, standard=Few(), diagnoses=())
-    monkeypatch.setattr(digits_audit, "QUESTION", question)
-    monkeypatch.setattr(app_corridor_sweep, "RADII", (0.05, 0.25, 0.45))
-    monkeypatch.setattr(plane, "FULL_BATCH", replace(SHORT, length=wm.Updates(5)))
-    monkeypatch.setattr(plane, "margins", partial(margins, resolution=41, refinements=0))
-    monkeypatch.setattr(fig3, "SLOWLY", (wm.Updates(6), wm.Adam(5e-4)))
-    monkeypatch.setattr(fig3, "PLANS", dict.fromkeys(fig3.PLANS, replace(SHORT, length=wm.Updates(5))))
-    store = Store(tmp_path / "runs")
-    with pytest.raises(ValueError, match="run the study first"):
-        study.report(store)  # type: ignore[attr-defined]
-    study.run(store, workers)  # type: ignore[attr-defined]
-    assert study.missing(store) == 0  # type: ignore[attr-defined]
-    paths = study.report(store).write(tmp_path / "report")  # type: ignore[attr-defined]
-    assert all(path.stat().st_size > 500 for path in paths)
 
 
 def test_a_run_without_margins_in_linf_is_trained_again_for_them(tmp_path: Path, workers: Workers) -> None:

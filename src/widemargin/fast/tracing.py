@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor, fx, nn
 
@@ -24,7 +26,8 @@ def traced(network: nn.Module) -> fx.GraphModule | None:
 
 def _graph(network: nn.Module) -> fx.GraphModule | None:
     try:
-        graph = fx.symbolic_trace(network)
+        # A trace stores constants in the module it is given: here in a copy with the same layers.
+        graph = fx.symbolic_trace(copy.copy(network))
     except Exception:
         # Whatever a forward that looks at values does with a proxy.
         return None

@@ -1,0 +1,40 @@
+import math
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from widemargin.auditing.clock import Clock, Stopwatch, TimeIsUp
+
+
+def test_what_is_left_is_a_share_of_the_budget() -> None:
+    assert Clock(None).left() == math.inf
+    clock = Clock(100.0, begun=time.monotonic() - 60)
+    assert clock.left() == pytest.approx(40, abs=1)
+    assert clock.left(0.5) == pytest.approx(-10, abs=1)
+
+
+def test_a_call_of_any_module_ends_what_is_over_time_and_no_other() -> None:
+    network, points = nn.Sequential(nn.Linear(2, 2)), torch.zeros(1, 2)
+    late = Clock(1.0, begun=time.monotonic() - 60)
+    for clock in (Clock(None), Clock(100.0)):
+        with clock.ending():
+            network(points)
+    with late.ending(unless=lambda: True):
+        network(points)
+    with pytest.raises(TimeIsUp), late.ending():
+        network[0](points)
+    network(points)
+
+
+def test_time_of_all_calls_is_added_up_to_the_last_that_was_saved(tmp_path: Path) -> None:
+    path = tmp_path / "seconds.json"
+    assert Stopwatch(path).seconds == 0
+    Stopwatch(path, since=time.monotonic() - 5).save()
+    second = Stopwatch(path, since=time.monotonic() - 7)
+    assert second.seconds == pytest.approx(5, abs=1)
+    second.save()
+    second.save()
+    assert Stopwatch(path).seconds == pytest.approx(12, abs=1)

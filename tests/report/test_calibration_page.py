@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+
+from widemargin.measure.calibration import Bins, Calibration, Detection, UncertaintyReport, UncertaintyScores
+from widemargin.report.calibration_page import Calibrated, page
+
+
+def calibrated(accuracy: float) -> Calibrated:
+    """A hundred answers of confidence .75."""
+    nothing = np.full(2, np.nan)
+    nothing[1] = 0.75
+    bins = Bins(np.array([0, 100]), nothing, np.array([np.nan, accuracy]))
+    scores = Calibration(100, 1, accuracy, 0.5, 0.25, bins)
+    some = np.linspace(-2, -1, 4)
+    entropy = UncertaintyScores(some, some[:2], {"noise": some}, None, {"noise": Detection(0.875, 4, 4, 1)})
+    return Calibrated("net", "digest", "digits", UncertaintyReport(scores, {"entropy": entropy}), ("A note.",))
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "verdict"),
+    [(0.5, ": overconfident"), (0.95, ": underconfident"), (0.72, ": neither over- nor underconfident")],
+)
+def test_confidence_is_judged_where_it_differs_clearly_from_accuracy(accuracy: float, verdict: str) -> None:
+    told = page(calibrated(accuracy))
+    assert f"mean confidence is 75.0 %{verdict} on the whole" in told.summary
+    assert told.settings.endswith("A note.")
+    assert told.tables[1].rows == (("entropy", "", "0.875"),)
+
+
+def test_bins_without_answers_are_null_for_programs() -> None:
+    content = calibrated(0.5).summary()
+    assert content["bins"]["accuracy"] == [None, 0.5]
+    assert content["auroc"]["entropy"] == {
+        "wrong from right": None,
+        "noise from inside": {"auroc": 0.875, "suspects": 4, "others": 4},
+    }

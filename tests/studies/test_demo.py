@@ -1,0 +1,29 @@
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import widemargin as wm
+from plane_studies import check, shorten
+from widemargin.auditing.config import AuditConfig
+from widemargin.perturb.apgd import APGD
+from widemargin.perturb.attack import Attack
+from widemargin.perturb.balls import Ball
+from widemargin.perturb.square import Square
+from widemargin_studies import demo, digits_audit
+
+
+@dataclass(frozen=True)
+class Few:
+    def __call__(self, ball: Ball, classes: int, rows_at_once: int = 0) -> tuple[Attack, ...]:
+        return (APGD(ball, steps=5), Square(ball, queries=5))
+
+
+def test_it_runs_reports_and_has_nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    shorten(demo, monkeypatch)
+    monkeypatch.setattr(demo, "UPDATES", wm.Updates(5))
+    monkeypatch.setattr(digits_audit, "PLAN", wm.Plan(wm.Epochs(1), wm.Adam(2e-3), batch=256))
+    question = AuditConfig((wm.Linf(0.1),), points=4, chunk=4, standard=Few(), diagnoses=())
+    monkeypatch.setattr(digits_audit, "QUESTION", question)
+    check(demo, tmp_path)
