@@ -50,8 +50,14 @@ def nearest_first(graph: Graph, files: Collection[str]) -> list[str]:
         distance |= dict.fromkeys(beyond, distance[level[0]] + 1)
         level = beyond
     tests = [path for path in distance if Path(path).name.startswith("test_")]
-    mirrors = {str(Path("tests", *Path(path).parts[2:-1], f"test_{Path(path).name}")) for path in files}
+    mirrors = {mirror(path) for path in files}
     return sorted(tests, key=lambda path: (path not in mirrors, distance[path], path))
+
+
+def mirror(path: str) -> str:
+    """The test of a source file."""
+    folders = ["studies"] if "widemargin_studies" in Path(path).parts else []
+    return str(Path("tests", *folders, *Path(path).parts[2:-1], f"test_{Path(path).name}"))
 
 
 def _name(path: Path) -> str:

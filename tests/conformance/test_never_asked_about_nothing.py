@@ -1,7 +1,6 @@
 """No attack and no measure asks a network about an empty batch: a new one is a new row here."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
+from never_asked import CASES, COUNT, LABELS, NORMS, POINTS, RADII, REFUSED, RIGHT, Flattening, network
 from widemargin import Dataset, Single, at_input
-from widemargin.auditing.config import AuditConfig
-from widemargin.auditing.runner import audit
-from widemargin.auditing.target import AuditTarget
-from widemargin.data.dataset import Origin
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.autoattack import autoattack
 from widemargin.measure.calibration import uncertainty_report
@@ -26,7 +22,7 @@ from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.measure.surrogate import fooled, surrogate
 from widemargin.perturb.apgd import APGD, TargetedAPGD
 from widemargin.perturb.attack import Attack
-from widemargin.perturb.balls import L1, L2, OPEN, UNIT, Ball, Linf
+from widemargin.perturb.balls import L1, L2, UNIT, Ball, Linf
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.ddn import DDN
 from widemargin.perturb.fab import FAB, ShortestFAB
@@ -36,24 +32,6 @@ from widemargin.perturb.pgd import PGD
 from widemargin.perturb.square import Square
 from widemargin.rng import RowRng
 from widemargin.uncertainty.network import Network
-
-CLASSES, SIDE, COUNT = 4, 4, 6
-REFUSED = "cannot reshape tensor of 0 elements"
-
-
-class Flattening(nn.Module):
-    """As many networks do, by a `view` that torch refuses of an empty batch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(SIDE * SIDE, CLASSES)
-        with torch.no_grad():
-            self.linear.weight.copy_(torch.randn(CLASSES, SIDE * SIDE, generator=torch.Generator().manual_seed(0)))
-            self.linear.bias.copy_(-self.linear.weight.sum(1) / 2)
-
-    def forward(self, points: Tensor) -> Tensor:
-        found: Tensor = self.linear(points.view(points.size(0), -1))
-        return found
 
 
 def test_the_network_refuses_an_empty_batch() -> None:
@@ -75,19 +53,6 @@ def proven(measure: Callable[[Network, Dataset, Ball], object], cloud: Dataset, 
     with Refusing():
         return measure(network, cloud, ball)
 
-
-def network() -> Network:
-    return Single(at_input(Flattening())).eval()
-
-
-POINTS = torch.rand(COUNT, 1, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
-with torch.no_grad():
-    RIGHT = network()(POINTS).argmax(1)
-# All right, none, and some.
-LABELS = {"all": RIGHT, "none": (RIGHT + 1) % CLASSES, "some": torch.where(torch.arange(COUNT) % 3 > 0, RIGHT, 0)}
-# Everybody breaks, nobody does, and some do.
-RADII = {"broken": 20.0, "unbroken": 1e-6, "between": 0.3}
-NORMS: dict[str, type[Linf] | type[L2] | type[L1]] = {"linf": Linf, "l2": L2, "l1": L1}
 
 ATTACKS: dict[str, Callable[[Ball], Attack]] = {
     "apgd-ce": lambda ball: APGD(ball, steps=6, restarts=2),
@@ -149,7 +114,6 @@ def test_attacks(name: str, norm: str, radius: str) -> None:
     assert places.shape == POINTS.shape
 
 
-CASES = [("linf", radius, labels) for radius in RADII for labels in LABELS]
 CASES += [(norm, radius, "some") for norm in ("l2", "l1") for radius in RADII]
 
 
@@ -166,15 +130,3 @@ def test_every_diagnosis(labels: str, radius: str) -> None:
         network(), cloud(LABELS[labels]), Linf(RADII[radius], UNIT), [(0.1, 1.0, COUNT), (0.2, 0.5, COUNT)]
     )
     assert not [one.evidence for one in found if REFUSED in one.evidence]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("norm", NORMS)
-def test_a_whole_audit(norm: str, tmp_path: Path) -> None:
-    """With the standard's own attacks, as the command line makes it."""
-    examples = Dataset(POINTS, LABELS["some"], tuple("abcd"), Origin("memory", "digest"))
-    subject = AuditTarget(network(), "flattening", "weights", examples, "points")
-    balls = tuple(NORMS[norm](radius, OPEN) for radius in (0.1, 0.3))
-    found = audit(subject, AuditConfig(balls, points=COUNT), tmp_path)
-    assert found is not None
-    assert not [one.evidence for one in found.findings if REFUSED in one.evidence]

@@ -138,7 +138,7 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize(("sent", "to_all"), [(signal.SIGKILL, False), (signal.SIGINT, True), (signal.SIGTERM, False)])
 def test_whatever_ends_a_command_leaves_no_process_behind(tmp_path: Path, sent: signal.Signals, to_all: bool) -> None:
     (tmp_path / "work.py").write_text(WORK_FOR_EVER)
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     command = subprocess.Popen(
         [sys.executable, "work.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, start_new_session=True
     )
