@@ -18,7 +18,7 @@ CELLS = (Cell(DIGITS, "PGD", 0.1, 0.02, 6), Cell(DIGITS, "UDP-PGD", 0.2, 0.04, 6
 def filled(store: Store, own: ImageStudy, stages: int | None = None) -> None:
     """As if it had run: numbers that rise from cell to cell, and the folders of its networks."""
     for number, cell in enumerate(own.cells):
-        for trial in own.trials(cell):
+        for trial in own.runs(cell):
             radii = [f"{radius:g}" for radius in app_overfitting_cifar.RADII]
             validated = [clean_accuracy.validation(ball) for ball in cell.bench.balls]
             names = ["clean", "transfer", "one step", "many", *map(repr, cell.bench.balls), *radii, *validated]

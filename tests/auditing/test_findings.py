@@ -94,7 +94,7 @@ def test_a_transfer_that_refutes_a_certificate_is_an_error() -> None:
         findings.with_surrogate({**points, "row": np.arange(2), "certified": np.array([0.07, 0.1])}, moved, question, 0)
 
 
-def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path) -> None:
+def test_whom_a_surrogate_breaks_counts_as_broken(tmp_path: Path) -> None:
     """Rounded so finely that the margins are those of a linear network, and no gradient is left."""
 
     class Masked(nn.Module):
@@ -123,7 +123,7 @@ def test_whom_a_stand_in_breaks_counts_as_broken(tmp_path: Path) -> None:
     assert again.summary() == found.summary(), "made once"
 
 
-def test_a_stand_in_that_fails_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_surrogate_that_fails_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object) -> None:
         raise IndexError("too few points")
 

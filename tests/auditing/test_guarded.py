@@ -58,7 +58,7 @@ def test_attacks_and_diagnoses_that_fail_are_findings(tmp_path: Path) -> None:
 def test_certificates_that_do_not_hold_are_a_finding(
     wrong: str, whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def proof(network: Network, examples: Examples, ball: Ball, tick: object = None) -> torch.Tensor:
+    def proof(network: Network, examples: Examples, ball: Ball, on_progress: object = None) -> torch.Tensor:
         if wrong == "fails":
             raise IndexError("no such layer")
         return torch.full((len(examples),), ball.radius, dtype=torch.float64)

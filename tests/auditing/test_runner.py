@@ -87,7 +87,7 @@ def test_a_budget_ends_it_and_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
     found = partly(tmp_path, monkeypatch)
     assert (found.n, found.asked) == (FIRST, 24)
     assert f"the {FIRST} of 24 points for which there was time" in page(found).summary
-    assert "No transfer from a stand-in: the time was up." in page(found).settings
+    assert "No transfer from a surrogate: the time was up." in page(found).settings
     assert module.TRANSFER not in found.attacks
 
 
@@ -153,7 +153,7 @@ def test_a_budget_is_filled_with_as_many_points_as_it_holds(tmp_path: Path, monk
 def test_one_can_see_that_it_goes_on(whole: Audit, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     question = config(QUESTION.balls, points=24, seed=3, chunk=12)
-    found = audit(subject(), question, tmp_path, tick=lambda done, of: told.append((done, of)))
+    found = audit(subject(), question, tmp_path, on_progress=lambda done, of: told.append((done, of)))
     assert found is not None
     done = [points for points, _ in told]
     assert {of for _, of in told} == {24}
@@ -281,7 +281,7 @@ def test_a_network_that_draws_is_judged_by_the_mean_over_many_draws(tmp_path: Pa
     assert found is not None
     with torch.no_grad():
         line = torch.cat([torch.linspace(-1, 1, 2_001)[:, None], torch.zeros(2_001, 4)], 1)
-        boundary = float(line[random.judged.network(line).argmax(1) == 0, 0].min())
+        boundary = float(line[random.eot.network(line).argmax(1) == 0, 0].min())
     assert abs(boundary) < 0.2, "of 64 draws, which have a mean of their own"
     along = points[torch.from_numpy(found.points["row"]), 0]
     known = ((along - boundary) * torch.where(along > 0, 1.0, -1.0)).clamp_min(0)

@@ -108,7 +108,7 @@ def test_an_exported_network_comes_back(name: str, suffix: str, tmp_path: Path) 
     write_network(network, shape, tmp_path / f"model{suffix}")
     place = str(tmp_path / f"model{suffix}")
     model = load_model(place)
-    assert (model.name, model.trial, model.notes) == (place, None, ())
+    assert (model.name, model.run, model.notes) == (place, None, ())
     assert not any(module.training for module in model.network.modules())
     for rows in (1, 2, 7):
         points = drawn(rows, *shape)

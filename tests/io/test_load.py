@@ -69,7 +69,7 @@ def test_a_run(tmp_path: Path) -> None:
     model = load_model(str(folder), which="last")
     trial, module = trained(RunFolder(folder), "last")
     points = drawn(3, 1, 8, 8)
-    assert model.trial == trial
+    assert model.run == trial
     torch.testing.assert_close(model.network.logits(points)[0], module(points))
     (folder / "figures.json").unlink()
     with pytest.raises(ValueError, match="has not finished training"):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import OPEN, Dataset, Linf, MCDropout, Single, at_input
-from widemargin.measure.eot import Draws, judged
+from widemargin.measure.eot import Draws, eot
 from widemargin.networks.mlp import MLP
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import Attack, Perturbed
@@ -52,7 +52,7 @@ def boundary(network: Network) -> float:
 
 def test_without_draws_nothing_changes() -> None:
     network = Single(at_input(MLP(1, 4, 2))).eval()
-    found = judged(network, POINTS)
+    found = eot(network, POINTS)
     assert (found.network, found.climbed, found.draws, found.problem) == (network, network, None, "")
     attack = APGD(Linf(0.1))
     assert found.within([attack], attack.ball) == (attack,) == found.shortest([attack], attack.ball)
@@ -62,7 +62,7 @@ def test_without_draws_nothing_changes() -> None:
 def test_drawn_members_are_judged_by_more_and_other_draws(own: int, draws: Draws) -> None:
     for network in (dropped(own), InputSpace(dropped(own))):
         network(POINTS.points)
-        found = judged(network, POINTS)
+        found = eot(network, POINTS)
         assert found.draws == draws
         counts = [len(one.logits(one.encode(POINTS.points))) for one in (found.climbed, found.network)]
         assert counts == [draws.attack, draws.verification]
@@ -72,7 +72,7 @@ def test_drawn_members_are_judged_by_more_and_other_draws(own: int, draws: Draws
 
 
 def test_attacks_see_the_mean_over_the_draws() -> None:
-    climbed = judged(noisy(lambda x: 2 * x * torch.randn(x.shape[0], 2)), POINTS).climbed
+    climbed = eot(noisy(lambda x: 2 * x * torch.randn(x.shape[0], 2)), POINTS).climbed
     points = POINTS.points[5:8].clone().requires_grad_()
     (slope,) = torch.autograd.grad(climbed(points)[:, 0].exp().sum(), points)
     each = [torch.autograd.grad(climbed.logits(points)[m, :, 0].exp().sum(), points)[0] for m in range(8)]
@@ -92,7 +92,7 @@ def test_attacks_see_the_mean_over_the_draws() -> None:
 )
 def test_chance_that_cannot_be_fixed_is_said(noise: Callable[[Tensor], Tensor], said: str) -> None:
     network = noisy(noise)
-    found = judged(network, POINTS)
+    found = eot(network, POINTS)
     assert found.network is network
     assert found.draws is None
     assert said in found.problem
@@ -112,7 +112,7 @@ class Watched:
 
 
 def test_what_only_a_few_draws_call_broken_is_not_broken() -> None:
-    found = judged(noisy(), POINTS)
+    found = eot(noisy(), POINTS)
     few, many = boundary(found.climbed), boundary(found.network)
     assert abs(few - many) > 0.02, "the plant: few draws are off"
     with torch.no_grad():
@@ -137,7 +137,7 @@ def test_what_only_a_few_draws_call_broken_is_not_broken() -> None:
 
 
 def test_the_shortest_way_leads_to_the_boundary_of_the_many() -> None:
-    found = judged(noisy(), POINTS)
+    found = eot(noisy(), POINTS)
     with torch.no_grad():
         right = is_correct(found.network(POINTS.points), POINTS.labels)
     inputs, labels = POINTS.points[right], POINTS.labels[right]

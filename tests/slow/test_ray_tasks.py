@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 import interrupted
 from test_workers import descendants, fail_unpicklably, for_ever, is_alive, until, write_pid
 from widemargin.ray_tasks import RayTasks, ray_tasks
-from widemargin.workers import Board, Job, Tick, Workers
+from widemargin.workers import Board, Job, OnProgress, Workers
 
 COUNT = 2
 
@@ -33,16 +33,16 @@ def workers(tasks: RayTasks, said: io.StringIO | None = None) -> Workers:
     return Workers(rich.console.Console(file=said or io.StringIO(), width=200), COUNT, engine=tasks)
 
 
-def wait_for(path: Path, tick: Tick) -> None:
-    tick(7)
+def wait_for(path: Path, on_progress: OnProgress) -> None:
+    on_progress(7)
     until(path.is_file)
 
 
-def killed(tick: Tick) -> None:
+def killed(on_progress: OnProgress) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def train(folder: Path, pid: Path, tick: Tick) -> None:
+def train(folder: Path, pid: Path, on_progress: OnProgress) -> None:
     with pid.open("a") as file:
         file.write(f"{os.getpid()}\n")
     interrupted.run(folder)
@@ -113,9 +113,9 @@ def test_a_failure_ends_the_other_jobs_and_says_where_it_was(tasks: RayTasks, tm
     until(lambda: not is_alive(int(pid.read_text())), seconds=30)
 
 
-def fail_beside(path: Path, tick: Tick) -> None:
+def fail_beside(path: Path, on_progress: OnProgress) -> None:
     until(lambda: path.is_file() and bool(path.read_text()))
-    fail_unpicklably(tick)
+    fail_unpicklably(on_progress)
 
 
 WORK_FOR_EVER = """

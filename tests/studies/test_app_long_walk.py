@@ -8,7 +8,7 @@ from widemargin_studies import app_long_walk
 
 def test_the_long_walk_is_judged_image_by_image(tmp_path: Path) -> None:
     store, own = Store(tmp_path), app_long_walk.SMALL
-    (trial,) = own.trials(own.cells[0])
+    (trial,) = own.runs(own.cells[0])
     ways = {"UDP": np.linspace(0.4, 0.6, 8), "PGD": np.linspace(3, 4, 8)}
     arrays = {"labels": np.arange(8), **{name: np.zeros((8, 3, 4, 4)) for name in ("clean", *ways)}}
     for name, way in ways.items():

@@ -25,7 +25,7 @@ def test_networks_are_shared_and_cost_nothing_then(tmp_path: Path, monkeypatch: 
     judged = 3 * alone.judge.passes / 60
     assert study.left(alone, store).core_minutes == pytest.approx(100 * 55_000 * 12.5 / 60 + judged)
     assert seen == {256}
-    folder = RunFolder(tmp_path / "trained" / own.trials(udp[0])[0].key)
+    folder = RunFolder(tmp_path / "trained" / own.runs(udp[0])[0].key)
     folder.path.mkdir(parents=True)
     folder.records.write_text('{"update": 10750, "loss": 1.0}\n')
     # Half of it is done: epoch 50.

@@ -138,10 +138,10 @@ def test_published_settings() -> None:
     assert {(cell.eps, cell.alpha) for cell in cifar if cell.eps in (0.04, 0.05)} == {(0.04, 0.001), (0.05, 0.002)}
     # Clean accuracy is that of all test images, and at most 10,000 are attacked.
     for full in (tab1.FULL, clean_accuracy.FIG4_FULL):
-        tests = {trial.data for cell in full.cells if cell.bench.data.name == "svhn" for trial in full.trials(cell)}
+        tests = {trial.data for cell in full.cells if cell.bench.data.name == "svhn" for trial in full.runs(cell)}
         assert {data.most_tests for data in tests if isinstance(data, ImageSet)} == {26_032}
         assert full.scale.attacked == 10_000
-    assert {trial.data for cell in tab5.FULL.cells for trial in tab5.FULL.trials(cell)} == {
+    assert {trial.data for cell in tab5.FULL.cells for trial in tab5.FULL.runs(cell)} == {
         ImageSet("cifar-10", fraction=0.05, seed=42)
     }
 
@@ -180,7 +180,7 @@ def test_stages_are_prefixes_of_one_run_and_go_on_whatever_kills_them(tmp_path: 
     assert "All networks stand at epoch 1 of 12. EOT farther on: PGD (eps 0.1), seed 0: epoch 3." in told.settings
     assert "; 1 of 12 epochs of batches of 64, Adam(" in told.settings
     early = own.numbers(CELLS[0], store, "clean")
-    (trial,) = own.trials(CELLS[0])
+    (trial,) = own.runs(CELLS[0])
     shorter = replace(trial, plan=replace(trial.plan, length=Epochs(1)))
     network = run_training(prepare(shorter)).network
     assert early == [accuracy(network, trial.data.draw().test)]

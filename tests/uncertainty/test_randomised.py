@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin import Dataset, Single, at_input
-from widemargin.measure.eot import Draws, judged
+from widemargin.measure.eot import Draws, eot
 from widemargin.uncertainty.network import Network
 
 POINTS = Dataset(torch.linspace(-1, 1, 41)[:, None], (torch.linspace(-1, 1, 41) > 0).long())
@@ -28,7 +28,7 @@ def noisy(noise: Callable[[Tensor], Tensor] = lambda x: torch.randn(x.shape[0], 
 def test_a_network_that_draws_gets_fixed_draws_which_no_batch_changes() -> None:
     network = noisy()
     assert not torch.equal(network(POINTS.points), network(POINTS.points))
-    found = judged(network, POINTS)
+    found = eot(network, POINTS)
     assert found.draws == Draws(8, 64)
     for one in (found.climbed, found.network):
         before = torch.random.get_rng_state()

@@ -29,7 +29,7 @@ HEALTHY: list[tuple[str, Callable[[], Network], Dataset, Ball]] = [
 def test_healthy_networks_are_fine(build: Callable[[], Network], cloud: Dataset, ball: Ball) -> None:
     seen: list[d.Finding] = []
     curve = [(0.0, 1.0, ROWS), (0.1, 0.5, ROWS), (0.2, 0.1, ROWS)]
-    findings = d.all_findings(build(), cloud, ball, curve, [build()], tick=seen.append)
+    findings = d.all_findings(build(), cloud, ball, curve, [build()], on_progress=seen.append)
     assert tuple(seen) == findings
     assert len(verdicts(findings)) == 12
     assert {name: v for name, v in verdicts(findings).items() if v != "fine"} == {}, findings
