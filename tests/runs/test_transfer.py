@@ -28,6 +28,6 @@ def test_features_that_tell_new_classes_apart_transfer_and_others_do_not() -> No
         layers[0].weight.data[0, kept] = 1.0
         updates: list[int] = []
         network = wm.Single(wm.at_input(layers))
-        accuracies.append(transfer_accuracy(network, old, new, 2, plan=plan, tick=updates.append))
+        accuracies.append(transfer_accuracy(network, old, new, 2, plan=plan, on_progress=updates.append))
         assert updates[-1] == 60
     assert accuracies[0] > 0.9 > 0.75 > accuracies[1]

@@ -9,7 +9,7 @@ from widemargin_studies import due
 
 def test_a_network_is_trained_to_the_end_of_its_plan_and_left_in_eval_mode() -> None:
     small = replace(
-        due.trial(standard(), seed=1),
+        due.run_of(standard(), seed=1),
         data=replace(due.DATA, count=12),
         network=ResidualMLPSpec(2, 2, 8, 1),
         estimator=DeepKernelSpec(inducing=4, draws=4),
