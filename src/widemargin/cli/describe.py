@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from widemargin import recipes
+from widemargin.cli.local_data import OwnData, own_data
 from widemargin.cli.verbs.train import Train
 from widemargin.data.augment import CropFlip
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet, image_sets
-from widemargin.data.local import ImageFolder, LocalData, Npz, Table
+from widemargin.data.schema import apart
 from widemargin.measure.robustness import pgd_attack
-from widemargin.method import Method
-from widemargin.networks.mlp import MLPSpec
+from widemargin.method import Method, balanced
+from widemargin.networks.mlp import FlatMLPSpec, MLPSpec
+from widemargin.networks.normalized import NormalizedSpec
 from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.parts import choices
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Linf
@@ -80,9 +82,9 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
     """A title, the run, and its data, which had to be read to know its shape."""
     check_seed(words.seed)
     _check_numbers(words)
-    box = _box_named(words)
+    named = _box_named(words)
     # A wrong word must not wait for a download.
-    method = _method(words, box or OPEN)
+    _method(words, named or OPEN)
     estimator = _estimator(words)
     average = _average(words.average)
     _descent(words, "adam")
@@ -91,9 +93,12 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
     image = drawn.train.stored.ndim == 4
     few = min(256, max(16, len(drawn.train) // 40), len(drawn.train))
     usual = _DEFAULTS.get(words.data) or Defaults("resnet18" if image else "mlp", batch=few)
-    inputs = UNIT if image else OPEN
-    if box is None:
-        method = _method(words, OPEN if words.latent or words.cut else inputs)
+    inputs = box_of(drawn.train)
+    if words.fixed and (words.latent or words.cut):
+        raise ValueError("--fixed holds columns, which latent space has not: leave out --latent and --cut")
+    box = inputs if named is None else named.holding(inputs.fixed)
+    space = (named or OPEN) if words.latent or words.cut else box
+    method = _weighted(words, _method(words, space), drawn.train)
     if words.augment and not image:
         raise ValueError("--augment is for images: leave it out for a table")
     plan = Plan(
@@ -104,11 +109,33 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
         average,
         words.mixed,
     )
-    validation = Validation(words.validate_every, _attack(words, image, usual, box or inputs))
+    validation = Validation(words.validate_every, _attack(words, image, usual, box))
     name = words.network or usual.network
-    network = _network(words, name, drawn.train)
+    network = _normalized(words, _network(words, name, drawn.train), drawn.train)
     run = Run(data, network, method, plan, words.seed, _place(words), validation, estimator)
     return f"{words.method} on {Path(words.data).name}, {name.rpartition('/')[2]}, seed {words.seed}", run, drawn
+
+
+def box_of(examples: Dataset) -> Box:
+    """Images are in [0, 1]; of tables, categories and what else must not change is held fixed."""
+    if examples.stored.ndim == 4:
+        return UNIT
+    return OPEN if examples.schema is None else OPEN.holding(examples.schema.fixed)
+
+
+def notes_on(drawn: Splits) -> tuple[str, ...]:
+    """What is worth a warning of the data before it is trained on."""
+    train = drawn.train
+    if train.schema is not None or train.stored.ndim != 2:
+        return drawn.notes
+    spreads = train.points.double().std(0, correction=0).tolist()
+    return (*drawn.notes, *apart({f"feature {k}": spread for k, spread in enumerate(spreads)}))
+
+
+def _weighted(words: Train, method: Method, train: Dataset) -> Method:
+    if words.class_weights is None:
+        return method
+    return replace(method, class_weights=balanced(train.labels, train.classes))
 
 
 def check_seed(seed: int) -> None:
@@ -137,8 +164,11 @@ def _offered(option: str, word: str) -> Callable[..., Any]:
     return offered[word]
 
 
-def data_named(words: Train, flag: str = "--data") -> ImageSet | LocalData:
+def data_named(words: Train, flag: str = "--data") -> ImageSet | OwnData:
     if words.data in image_sets():
+        own = [word for word in ("test", "validation") if getattr(words, word) is not None]
+        if own:
+            raise ValueError(f"--{own[0]} is for your own data, but {words.data} has parts of its own: leave it out")
         # As published: every seed holds out images of its own, but few images are the same few for all.
         return ImageSet(words.data, words.fraction, seed=words.seed if words.fraction == 1 else 42)
     path = Path(os.path.expanduser(words.data))
@@ -150,14 +180,7 @@ def data_named(words: Train, flag: str = "--data") -> ImageSet | LocalData:
         )
     if words.fraction != 1:
         raise ValueError("--fraction is for published images: of your own data give only what is to be used")
-    place = str(path.resolve())
-    if path.suffix == ".npz":
-        return LocalData(Npz(place, unlabelled=words.unlabelled))
-    if words.unlabelled is not None:
-        raise ValueError(
-            "--unlabelled is for .npz files: in a table leave the cell empty, of images make a folder `unlabelled`"
-        )
-    return LocalData(ImageFolder(place, size=words.size) if path.is_dir() else Table(place, words.label))
+    return own_data(words, path.resolve())
 
 
 def _method(words: Train, box: Box) -> Method:
@@ -238,12 +261,28 @@ def _network(words: Train, name: str, examples: Dataset) -> NetworkSpec:
 
 
 def _table_network(words: Train, shape: tuple[int, ...], classes: int) -> NetworkSpec:
-    if len(shape) != 1:
-        raise ValueError("mlp is for tables: for images take lenet or resnet18")
     if words.deep_kernel:
+        if len(shape) != 1:
+            raise ValueError("--deep-kernel with an mlp is for tables: for images take lenet or resnet18")
         return _sized(ResidualMLPSpec(shape[0], classes), words)
     hidden = _or(words.width, 64)
-    return _sized(MLPSpec((shape[0], hidden, hidden, classes)), replace(words, width=None))
+    spec = MLPSpec if len(shape) == 1 else FlatMLPSpec
+    return _sized(spec((math.prod(shape), hidden, hidden, classes)), replace(words, width=None))
+
+
+def _normalized(words: Train, network: NetworkSpec, examples: Dataset) -> NetworkSpec:
+    if words.mean is None and words.std is None:
+        return network
+    if examples.stored.ndim != 4:
+        raise ValueError("--mean and --std are for images: a table is standardised by --standardize")
+    if isinstance(network, UserNetwork):
+        raise ValueError("--mean and --std are for our networks: let yours begin with its normalisation")
+    channels = examples.stored.shape[1]
+    mean, std = words.mean or (0.0,), words.std or (1.0,)
+    for option, numbers in (("--mean", mean), ("--std", std)):
+        if len(numbers) not in (1, channels):
+            raise ValueError(f"{option} must have a number for each of {channels} channels, or one, got {len(numbers)}")
+    return NormalizedSpec(network, mean, std)
 
 
 def _sized(spec: Any, words: Train) -> NetworkSpec:
