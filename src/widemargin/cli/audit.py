@@ -24,6 +24,7 @@ from widemargin.cli.inputs import (
     folder_for,
     foreign,
     made,
+    notes_on,
     place_of,
     with_tests,
 )
@@ -50,7 +51,7 @@ def audit_model(words: Audit, console: rich.console.Console) -> None:
     each_feature = words.box == ("data",)
     box = _box_of(drawn.test, each_feature) if box is None else box.holding(box_of(drawn.test).fixed)
     balls = tuple(ball_named(words.norm, radius, box) for radius in radii)
-    notes = (*model.notes, *drawn.notes)
+    notes = notes_on(data, drawn, model)
     subject = AuditTarget(model.network, model.name, model.digest, drawn.test.to(device), called, notes)
     answers(subject.network, subject.examples, called)
     check_gradients(subject.network, subject.examples[torch.arange(1)][0])

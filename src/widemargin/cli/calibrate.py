@@ -15,6 +15,7 @@ from widemargin.cli.inputs import (
     folder_for,
     foreign,
     made,
+    notes_on,
     place_of,
     with_tests,
 )
@@ -43,7 +44,7 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
     tests = _some(words, drawn)
     check_not_probabilities(answers(model.network, tests.to(words.device), called))
     outside: dict[str, Dataset] = {}
-    notes = [*model.notes, *(f"{note}." for note in drawn.notes)]
+    notes = [f"{note.rstrip('.')}." for note in notes_on(data, drawn, model)]
     for word in words.outside:
         name, parts = with_tests(data_asked(word, model, words.label, words.size, "--outside"))
         there = _some(words, parts)

@@ -140,6 +140,12 @@ def _table_asked(path: Path, model: Model, label: str) -> DataSpec:
     return SchemaData(table_file(path, label), model.schema.with_label(label))
 
 
+def notes_on(data: DataSpec, drawn: Splits, model: Model) -> tuple[str, ...]:
+    """Of the model, and of another file than that of the run: what is worth a warning of that, training has said."""
+    is_own = model.run is not None and data == model.run.data
+    return model.notes if is_own else (*model.notes, *drawn.notes)
+
+
 def check_as_trained(data: DataSpec, drawn: Splits, model: Model, place: str) -> None:
     """A description names a place, not what is there: a run's own data must be what the run has seen."""
     if model.run is not None and data == model.run.data and _seen(place) not in (None, data_note(drawn)):

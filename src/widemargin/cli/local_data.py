@@ -31,7 +31,7 @@ def own_data(words: Train, path: Path) -> OwnData:
         arrays = _with_named(words, _npz_parts(path, words.unlabelled), lambda other: _npz_parts(other, None))
         # Numbers that a program has stored are taken as they are unless that is said.
         columns = replace(_columns(words), standardize=words.standardize)
-        return replace(TableData(arrays["train"], columns), **_without_train(arrays))
+        return _table_parts(arrays, columns)
     if given:
         raise ValueError(f"--{given[0].replace('_', '-')} is for tables: leave it out")
     if path.suffix == ".npz":
@@ -68,7 +68,8 @@ def _in_parts(
     parts = _with_named(words, parts, parts_of)
     if len(parts) == 1:
         return LocalData(parts["train"])
-    return replace(SplitData(parts["train"]), **_without_train(parts))
+    held, last = parts.get("validation", SplitData.validation), parts.get("test", SplitData.test)
+    return SplitData(parts["train"], held, last)
 
 
 def _with_named(
@@ -83,8 +84,9 @@ def _with_named(
     return {**parts, **named}
 
 
-def _without_train(parts: Mapping[str, File]) -> dict[str, File]:
-    return {name: part for name, part in parts.items() if name != "train"}
+def _table_parts(files: Mapping[str, TableFile], columns: Columns) -> TableData:
+    held, last = files.get("validation", TableData.validation), files.get("test", TableData.test)
+    return TableData(files["train"], columns, held, last)
 
 
 def _npz_parts(path: Path, unlabelled: int | None) -> dict[str, Npz]:
@@ -119,12 +121,12 @@ def _table_data(words: Train, path: Path) -> TableData:
         raise ValueError(
             "--unlabelled is for .npz files: in a table leave the cell empty, of images make a folder `unlabelled`"
         )
-    others = {
-        name: Table(str(existing(f"--{name}", word)), words.label)
-        for name in ("validation", "test")
-        if (word := getattr(words, name)) is not None
-    }
-    return replace(TableData(Table(str(path), words.label), _columns(words)), **others)
+    files = {"train": Table(str(path), words.label)}
+    for name in ("validation", "test"):
+        word = getattr(words, name)
+        if word is not None:
+            files[name] = Table(str(existing(f"--{name}", word)), words.label)
+    return _table_parts(files, _columns(words))
 
 
 def _columns(words: Train) -> Columns:

@@ -395,7 +395,7 @@ def _encoded(schema: Schema, frame: Frame, rows: Tensor | None, labels: NDArray[
     return Dataset(schema.encoded(frame, at), torch.from_numpy(labels[at]), schema.classes, origin, schema=schema)
 
 
-def _fraction(part: LocalFile | float) -> float | None:
+def _fraction(part: LocalFile | TableFile | float) -> float | None:
     """None of a file of its own."""
     return float(part) if isinstance(part, int | float) else None
 
