@@ -10,6 +10,8 @@ from safetensors.torch import save_file
 
 from small_runs import PLAN, TRIAL, files, same
 from widemargin import Updates
+from widemargin.data.schema import CategoryColumn, NumberColumn, Schema
+from widemargin.files import Damaged
 from widemargin.files import read_tensors as read
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import prepare
@@ -77,3 +79,17 @@ def test_a_run_from_before_there_were_checksums_goes_on(tmp_path: Path) -> None:
     whole.records.write_bytes(b"")
     with pytest.raises(ValueError, match=r"records.jsonl must have at least \d+ bytes, got 0: delete checkpoint"):
         run_training(prepare(TRIAL), whole)
+
+
+def test_a_schema_is_kept_and_written_anew(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert folder.read_schema() is None
+    schema = Schema("label", ("a", "b"), (NumberColumn("x", 0.0, 1.0, 0.5, 0.5, 0.5), CategoryColumn("c", ("u", "v"))))
+    folder.save_schema(schema)
+    assert folder.read_schema() == schema
+    good = folder.schema.read_text()
+    folder.schema.write_text(good.replace("0.5", "0.7"))
+    with pytest.raises(Damaged, match=r"schema.json is damaged .*: `widemargin resume .*` writes it anew"):
+        folder.read_schema()
+    folder.save_schema(schema)
+    assert folder.schema.read_text() == good

@@ -7,6 +7,7 @@ from widemargin.data.images import ImageSet
 from widemargin.data.toy import LMS5
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec
+from widemargin.perturb.balls import UNIT
 from widemargin.recipes import standard
 from widemargin.runs.keys import NUMBERS, key_of
 from widemargin.runs.run import Run, Validation
@@ -42,6 +43,8 @@ def test_runs_that_give_other_numbers_are_not_mistaken_for_older_ones(monkeypatc
         {"seed": 1},
         {"place": BeforeHead()},
         {"validation": Validation(2)},
+        {"method": replace(TRIAL.method, class_weights=(1.0, 2.0))},
+        {"method": udp(Linf(0.1, UNIT.holding((1,))), 0.03, 4)},
         {"plan": replace(TRIAL.plan, mixed=True)},
         {"network": LeNetSpec(side=8, capacity=2)},
         {"network": LeNetSpec(side=8, dropout=0.1)},

@@ -10,11 +10,14 @@ from front_door import public_names
 from widemargin import SGD, Adam, Epochs, Linf, Method, Plan, Updates, udp
 from widemargin.data.augment import CropFlip
 from widemargin.data.images import ImageSet
-from widemargin.data.local import ImageFolder, LocalData, Npz, Table
-from widemargin.networks.mlp import MLPSpec
+from widemargin.data.local import ImageFolder, LocalData, Npz, SplitData, Table, TableData
+from widemargin.data.schema import Columns
+from widemargin.networks.mlp import FlatMLPSpec, MLPSpec
 from widemargin.networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec
+from widemargin.networks.normalized import NormalizedSpec
 from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.parts import PARTS
+from widemargin.perturb.balls import UNIT
 from widemargin.perturb.objectives import Pair, clean_loss, objective, perturbed_loss
 from widemargin.perturb.search import Search
 from widemargin.runs.run import Run, Validation
@@ -40,6 +43,12 @@ OTHERS = [
     replace(TRIAL, data=LocalData(Table("a.csv", "kind"), 0.2, 0.3, 4), network=MLPSpec((3, 8, 2))),
     replace(TRIAL, data=LocalData(ImageFolder("a", "L", (8, 9))), network=ResNetSpec(width=8), place=BeforeHead()),
     replace(TRIAL, data=LocalData(Npz("a.npz")), network=DropoutResNetSpec(), place=AtModule("encoder.stage1")),
+    replace(
+        TRIAL, data=TableData(Table("a.csv"), Columns(("id",), units=(("a", 2.0),), fixed=("b",)), 0.1, Table("b"))
+    ),
+    replace(TRIAL, data=SplitData(Npz("a.npz"), test=Npz("a.npz", "x_test", "y_test")), network=FlatMLPSpec((4, 2))),
+    replace(TRIAL, network=NormalizedSpec(LeNetSpec(side=8), (0.5,), (0.25,))),
+    replace(TRIAL, method=replace(udp(Linf(0.1, UNIT.holding((0, 3))), 0.03, 4), class_weights=(1.0, 2.5))),
     replace(TRIAL, estimator=EnsembleSpec(3)),
     replace(TRIAL, network=LeNetSpec(side=8, dropout=0.1), estimator=MCDropoutSpec(3, PerStep(), LastDropout())),
     replace(TRIAL, network=ResidualMLPSpec(3, 2), estimator=DeepKernelSpec(7, 3, 0.9)),
@@ -56,6 +65,12 @@ def test_what_is_written_is_read_back(part: Any) -> None:
     found = again(part)
     assert found == part
     assert repr(found) == repr(part)
+
+
+def test_fields_that_came_later_are_left_out_while_they_say_nothing() -> None:
+    assert to_dict(UNIT) == {"Box": {"low": 0.0, "high": 1.0}}
+    assert to_dict(UNIT.holding((2,))) == {"Box": {"low": 0.0, "high": 1.0, "fixed": [2]}}
+    assert "class_weights" not in to_dict(TRIAL.method)["Method"]
 
 
 def test_every_public_part_can_be_written() -> None:
