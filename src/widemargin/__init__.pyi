@@ -15,7 +15,7 @@ from . import (
     training,
     uncertainty,
 )
-from .api import accuracy, attack, audit, calibration, certify, margins, predict, robust_accuracy, train
+from .api import accuracy, attack, audit, calibration, certify, margins, predict, robust_accuracy, separation, train
 from .data.dataset import Dataset
 from .io.load import load
 from .method import Method
@@ -97,6 +97,7 @@ __all__ = [
     "rng",
     "robust_accuracy",
     "runs",
+    "separation",
     "standard",
     "trades",
     "trades_cross_entropy",

@@ -61,6 +61,10 @@ class LocalData:
     test: float = 0.2
     seed: int = 0
 
+    def undivided(self) -> Dataset:
+        """All rows, in the order of the file."""
+        return self.file.read()
+
     def draw(self) -> Splits:
         return random_splits(self.file.read(), self.validation, self.test, self.seed)
 
