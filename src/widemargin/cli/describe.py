@@ -17,7 +17,9 @@ from widemargin.data.augment import CropFlip
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet, image_sets
 from widemargin.data.local import ImageFolder, LocalData, Npz, Table
+from widemargin.measure.neighbors import NEAREST
 from widemargin.measure.robustness import pgd_attack
+from widemargin.measure.separation import auto_radius
 from widemargin.method import Method
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.spectral import ResidualMLPSpec
@@ -52,6 +54,7 @@ _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "dropout": ("at least 0 and below 1", lambda value: 0 <= value < 1),
 }
 """What each option may be, said in its own name rather than in that of the part it becomes."""
+_AUTO_STEPS = 10
 MEASURES: dict[str, Objective] = {name.replace(" ", "-"): measure for name, measure in CLIMBED.items()}
 
 
@@ -79,6 +82,7 @@ _DEFAULTS = {
 def describe(words: Train) -> tuple[str, Run, Splits]:
     """A title, the run, and its data, which had to be read to know its shape."""
     check_seed(words.seed)
+    asked, words = words, _with_eps(words, 1.0) if words.eps == "auto" else words
     _check_numbers(words)
     box = _box_named(words)
     # A wrong word must not wait for a download.
@@ -92,6 +96,9 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
     few = min(256, max(16, len(drawn.train) // 40), len(drawn.train))
     usual = _DEFAULTS.get(words.data) or Defaults("resnet18" if image else "mlp", batch=few)
     inputs = UNIT if image else OPEN
+    if asked.eps == "auto":
+        words = _with_eps(asked, _auto_eps(asked, drawn.train))
+        method = _method(words, box or OPEN)
     if box is None:
         method = _method(words, OPEN if words.latent or words.cut else inputs)
     if words.augment and not image:
@@ -108,7 +115,31 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
     name = words.network or usual.network
     network = _network(words, name, drawn.train)
     run = Run(data, network, method, plan, words.seed, _place(words), validation, estimator)
-    return f"{words.method} on {Path(words.data).name}, {name.rpartition('/')[2]}, seed {words.seed}", run, drawn
+    auto = f", eps auto: {words.eps:g}" if asked.eps == "auto" else ""
+    return f"{words.method} on {Path(words.data).name}, {name.rpartition('/')[2]}, seed {words.seed}{auto}", run, drawn
+
+
+def _auto_eps(words: Train, examples: Dataset) -> float:
+    """To three digits, as it is printed."""
+    if words.latent or words.cut:
+        raise ValueError("--eps auto follows from distances between inputs: with --latent or --cut give a number")
+    if words.norm not in NEAREST:
+        raise ValueError(f"--eps auto knows the norms {', '.join(NEAREST)}, got {words.norm}: give a number")
+    radius = float(f"{auto_radius(words.method, examples.labelled(), words.norm):.3g}")
+    if not radius > 0:
+        raise ValueError(
+            "--eps auto needs classes that are apart, got rows with the same input and different classes: "
+            f"`widemargin separation {words.data}` lists them; correct them, or give a number"
+        )
+    return radius
+
+
+def _with_eps(words: Train, eps: float) -> Train:
+    """With a number for auto, and steps that fit it where the method takes any and nothing is said."""
+    wanted = inspect.signature(getattr(recipes, words.method.replace("-", "_"), recipes.standard)).parameters
+    alpha = eps / 4 if words.alpha is None and "alpha" in wanted else words.alpha
+    steps = _AUTO_STEPS if words.steps is None and "steps" in wanted else words.steps
+    return replace(words, eps=eps, alpha=alpha, steps=steps)
 
 
 def check_seed(seed: int) -> None:
