@@ -41,6 +41,7 @@ from .recipes import (
     vat,
 )
 from .runs.fit import fit
+from .sklearn import WideMarginClassifier
 from .training.plan import SGD, Adam, Cosine, Epochs, Plan, Updates
 from .uncertainty.cuts import at_input
 from .uncertainty.deep_kernel import DeepKernel
@@ -69,6 +70,7 @@ __all__ = [
     "Plan",
     "Single",
     "Updates",
+    "WideMarginClassifier",
     "accuracy",
     "at_input",
     "attack",

@@ -151,7 +151,8 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return np.asarray(self._predicted(X).probabilities.double().numpy())
 
     def predict(self, X: Any) -> Array:
-        return np.asarray(self.classes_[self._predicted(X).classes.numpy()])
+        predicted = self._predicted(X).classes.numpy()
+        return np.asarray(self.classes_[predicted])
 
     def uncertainty(self, X: Any, measure: str = "entropy") -> Array:
         """In nats: "entropy" (the whole), "mutual_information" (what members disagree about), "expected_entropy" or
