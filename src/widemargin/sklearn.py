@@ -206,7 +206,8 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         training = Training.begin(self._made, plan)
         self.loss_curve_: list[float] = []
         self.validation_scores_: list[float] = []
-        best, best_weights, since, losses = (-1.0, -math.inf), None, 0, list[float]()
+        best, since, losses = (-1.0, -math.inf), 0, list[float]()
+        best_weights: dict[str, Array] | None = None
         for record in continue_training(training, dataset, method, plan, (seed,), sample_weights=counts):
             losses.append(record.loss)
             if record.update % per_epoch:

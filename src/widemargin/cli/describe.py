@@ -218,11 +218,17 @@ def _method(words: Train, box: Box) -> Method:
     arguments = {word: value for word, value in given.items() if value is not None}
     if words.measure is not None:
         arguments["measure"] = _measure(words)
-    if words.eps is not None:
-        arguments["ball"] = ball_named(words.norm, words.eps, box)
+    radius = _radius(words)
+    if radius is not None:
+        arguments["ball"] = ball_named(words.norm, radius, box)
     method = known[name](**arguments)
     assert isinstance(method, Method)
     return method
+
+
+def _radius(words: Train) -> float | None:
+    assert not isinstance(words.eps, str), "auto must have become a number"
+    return words.eps
 
 
 def _measure(words: Train) -> Objective:
@@ -248,7 +254,7 @@ def _attack(words: Train, image: bool, usual: Defaults, box: Box) -> Search | No
     if image:
         eps = _or(words.validate_eps, usual.attacked)
         return pgd_attack(Linf(eps, box), eps / 4, 10)
-    trained = None if words.latent or words.cut else words.eps
+    trained = None if words.latent or words.cut else _radius(words)
     radius = trained if words.validate_eps is None else words.validate_eps
     return None if not radius else pgd_attack(ball_named(words.norm, radius, box), radius / 4, 10)
 

@@ -40,7 +40,7 @@ def nearest_of_another_class(
     flat = flat - flat.mean(0)
     squares = (flat**2).sum(1)
     rounding = 4 * flat.shape[1] * torch.finfo(flat.dtype).eps * float(squares.max())
-    distance, neighbor, done = [], [], 0
+    distance, neighbor, done = list[Tensor](), list[Tensor](), 0
     for block in _blocks(examples, rows, batch_size):
         # The row's square does not change which is nearest.
         scores = torch.addmm(squares, flat[block], flat.T, alpha=-2)
@@ -97,7 +97,7 @@ def _pruned(
     _check_classes(examples)
     levels = [level.flatten(1) for level in _coarse_to_fine(examples.points, p)]
     rounding = _rounding(levels[-1], p) if len(levels) > 1 else 0.0
-    distance, neighbor, done = [], [], 0
+    distance, neighbor, done = list[Tensor](), list[Tensor](), 0
     for block in _blocks(examples, rows, batch_size):
         # Levels are rounded, and a lower bound must not exceed the distance.
         bound = torch.cdist(levels[0][block], levels[0], p=p) - rounding
