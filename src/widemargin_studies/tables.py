@@ -286,7 +286,8 @@ def report(store: Store) -> Report:
         f"{MEASURED} test rows by {ATTACK}: an upper bound, the same attack for every model. Radius of robust "
         "accuracy: a quarter of the median distance of training rows to another class. Our classifiers with the "
         f"defaults of WideMarginClassifier{f' and {dict(SETTINGS)}' if SETTINGS else ''}, eps auto; "
-        "others with scikit-learn's. Splits overlap, so bounds are those of Nadeau and Bengio (2003). Seconds of one core to fit.",
+        "others with scikit-learn's. Splits overlap, so bounds are those of Nadeau and Bengio (2003). "
+        "Seconds of one core to fit.",
         verdicts(found),
         tuple(_table(data, found[data]) for data in SETS),
         (_picture(found),),
