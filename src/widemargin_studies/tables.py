@@ -20,7 +20,7 @@ from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Parts, Store
 from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import Estimate, Outcome, greater, most_of, smaller, student
-from widemargin.workers import Job, Tick, Workers
+from widemargin.workers import Job, OnProgress, Workers
 
 TITLE = "Real tables: our methods beside the usual classifiers"
 CORE_MINUTES = 18.0
@@ -100,7 +100,7 @@ def missing(store: Store) -> int:
     return sum(parts(*cell) not in store for cell in _cells())
 
 
-def fit(data: str, model: str, seed: int, store: Store, tick: Tick) -> None:
+def fit(data: str, model: str, seed: int, store: Store, on_progress: OnProgress) -> None:
     x, y, test_x, test_y = split(data, seed)
     shift, scale = x.mean(0), x.std(0)
     # Everything is in standard deviations of the training rows, for every model.
@@ -134,7 +134,7 @@ def fit(data: str, model: str, seed: int, store: Store, tick: Tick) -> None:
             "eps": classifier.eps_,
         }
     store.save(parts(data, model, seed), numbers, {"margins": margins}, {})
-    tick(1)
+    on_progress(1)
 
 
 @cache

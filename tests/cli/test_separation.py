@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from test_cli_train import refused, widemargin
+from command import refused, widemargin
 
 
 @pytest.fixture(autouse=True)
