@@ -67,6 +67,8 @@ def _at(name: str, factor: float) -> str:
 
 
 MODELS = (LOGISTIC, SVM, TREES, *_OURS, *(_at(name, factor) for name in (UDP, PGD) for factor in _FACTORS))
+GRADIENT = tuple(_OURS)
+"""Models whose margin minimum-norm attacks measure, too."""
 SETTINGS: Mapping[str, Any] = {}
 """Of the classifier, beside its defaults."""
 
@@ -125,13 +127,14 @@ def fit(data: str, model: str, seed: int, store: Store, on_progress: OnProgress)
         "n": len(test_y),
         "train": len(y),
     }
-    if hasattr(classifier, "margin"):
+    if hasattr(classifier, "eps_"):
+        numbers["eps"] = classifier.eps_
+    if model in GRADIENT:
         wrong = classifier.predict(test_x[rows]) != test_y[rows]
         nearest = np.where(wrong, 0.0, classifier.margin(test_x[rows], "l2"))
         numbers |= {
             "gradient margin": float(np.median(nearest)),
             "gradient robust": float((nearest > radius / 2).mean()),
-            "eps": classifier.eps_,
         }
     store.save(parts(data, model, seed), numbers, {"margins": margins}, {})
     on_progress(1)
@@ -321,7 +324,7 @@ def _table(data: str, models: Mapping[str, Sequence[Mapping[str, Any]]]) -> Tabl
         ),
         f"Mean and standard deviation over {len(SEEDS)} splits. Robust at a distance of "
         f"{fmean(one['radius'] for one in models[LOGISTIC]):.2g} in the mean; gradient attacks (minimum-norm) are for "
-        "networks only: trees have no gradient, and that of the SVM is not used.",
+        "networks: trees have no gradient, and those of the SVM and of logistic regression are not used.",
     )
 
 
