@@ -96,15 +96,6 @@ def test_margin_and_audit() -> None:
         fitted.audit(X[::10], np.full(15, "tulip"))
 
 
-@pytest.mark.slow
-def test_an_audit_of_all_classes() -> None:
-    fitted = classifier().fit(X, NAMES)
-    report = fitted.audit(X[::10], NAMES[::10], eps=[0.1, 0.2])
-    assert list(report.robust) == [0.1, 0.2]
-    assert report.clean.n == 15
-    assert report.clean.share == fitted.score(X[::10], NAMES[::10])
-
-
 def test_frames_of_pandas_and_polars() -> None:
     names = ["a", "b", "c", "d"]
     expected = classifier(epochs=2).fit(X, Y).predict_proba(X)
