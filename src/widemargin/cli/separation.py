@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import rich.console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from widemargin.cli.describe import check_seed, data_named
 from widemargin.cli.display import print_json, say
@@ -54,7 +63,9 @@ def _measured(words: Words, examples: Dataset, console: rich.console.Console) ->
     with bar if console.is_terminal else nullcontext():
         for norm in dict.fromkeys(words.norm):
             task = bar.add_task(norm, total=measured_rows(len(examples), words.points))
-            results[norm] = separation(
-                examples, norm, words.points, words.seed, lambda done, task=task: bar.update(task, completed=done)
-            )
+            results[norm] = separation(examples, norm, words.points, words.seed, partial(_shown, bar, task))
     return results
+
+
+def _shown(bar: Progress, task: TaskID, done: int) -> None:
+    bar.update(task, completed=done)

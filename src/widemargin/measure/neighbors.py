@@ -154,7 +154,7 @@ def _coarse_to_fine(points: Tensor, p: float) -> list[Tensor]:
 
 
 def _blocks(examples: Dataset, rows: Tensor | None, batch_size: int) -> tuple[Tensor, ...]:
-    return (torch.arange(len(examples)) if rows is None else rows).split(batch_size)
+    return tuple((torch.arange(len(examples)) if rows is None else rows).split(batch_size))
 
 
 def _euclidean(flat: Tensor, one: Tensor, two: Tensor) -> Tensor:
