@@ -45,7 +45,7 @@ from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.prediction import Prediction
 
 Array = NDArray[Any]
-_UPDATES = 1_000
+_UPDATES = 600
 """That epochs=None amounts to, about."""
 _KNOWN = ("ball", "alpha", "steps", "weight", "measure")
 """What a recipe may ask for; `measure` has a default."""
@@ -67,7 +67,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     estimator : "single", "ensemble" (of `members` networks) or "deep-kernel" (needs 'widemargin[gp]').
     members : of an ensemble.
     hidden : widths of the hidden layers; a deep kernel has four residual blocks of the first width.
-    epochs : passes over the rows; None for as many as make about 1,000 updates.
+    epochs : passes over the rows; None for as many as make about 600 updates.
     lr : peak learning rate of Adam, which goes to 0 along a cosine.
     batch_size : rows in an update; None for a fortieth of them, 16 to 256.
     early_stopping : keep the weights of the best accuracy on a held-out part (of equals, those of the least log-loss),

@@ -42,7 +42,7 @@ class Attack:
 
     starts: int = 10
     halvings: int = 12
-    rounds: int = 40
+    rounds: int = 60
     proposals: int = 8
 
 
@@ -54,7 +54,6 @@ _OURS: Mapping[str, Mapping[str, Any]] = {
     STANDARD: {"method": "standard"},
     UDP: {"method": "udp"},
     ENSEMBLE: {"method": "udp", "estimator": "ensemble", "members": 5},
-    "UDP-projected": {"method": "udp-projected"},
     PGD: {"method": "pgd"},
     TRADES: {"method": "trades", "weight": 6.0},
 }
@@ -67,7 +66,7 @@ def _at(name: str, factor: float) -> str:
 
 
 MODELS = (LOGISTIC, SVM, TREES, *_OURS, *(_at(name, factor) for name in (UDP, PGD) for factor in _FACTORS))
-GRADIENT = tuple(_OURS)
+GRADIENT = (STANDARD, UDP, PGD, TRADES)
 """Models whose margin minimum-norm attacks measure, too."""
 SETTINGS: Mapping[str, Any] = {}
 """Of the classifier, beside its defaults."""
