@@ -1,11 +1,18 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import widemargin as wm
-from widemargin.method import BoundaryWeights, SelfScaledBoundaryWeights, UniformWeights, Weight, climbing_entropy
+from widemargin.method import (
+    BoundaryWeights,
+    SelfScaledBoundaryWeights,
+    UniformWeights,
+    Weight,
+    balanced,
+    climbing_entropy,
+)
 from widemargin.perturb.attack import Perturbed
 
 DISTANCES = torch.tensor([[0.1, 0.2, 0.4, 0.9], [3.0, 1.0, 2.0, 1.0]], dtype=torch.float64)
@@ -228,3 +235,27 @@ def test_a_perturbation_of_ones_own_must_say_that_it_takes_them() -> None:
     assert consistent.takes_unlabelled
     assert isinstance(consistent.perturb, wm.perturb.Search)
     assert wm.Method(wm.perturb.InTrainMode(consistent.perturb), consistent.criterion).takes_unlabelled
+
+
+def test_class_weights_weigh_the_loss_of_each_sample() -> None:
+    network = nn.Linear(2, 3)
+    points, labels = torch.randn(4, 2), torch.tensor([0, 1, 1, 2])
+    weights = balanced(labels, 3)
+    assert weights == pytest.approx((4 / 3, 2 / 3, 4 / 3))
+    method = replace(wm.standard(), class_weights=weights)
+    each = nn.functional.cross_entropy(network(points), labels, reduction="none")
+    wanted = (torch.tensor(weights)[labels] * each).mean()
+    torch.testing.assert_close(method.loss(network, points, labels), wanted)
+    with pytest.raises(ValueError, match=r"class_weights must be in \(0, inf\)"):
+        replace(method, class_weights=(1.0, 0.0))
+    with pytest.raises(ValueError, match="a training row of every class"):
+        balanced(labels, 4)
+
+
+def test_rows_without_a_label_keep_their_weight() -> None:
+    network, points = nn.Linear(2, 2), torch.randn(3, 2)
+    method = wm.vat(wm.L2(0.1, wm.OPEN), weight=1.0)
+    labels, rng = torch.full((3,), -1), wm.rng.Rng.seeded(0)
+    plain = method.loss(network, points, labels, rng)
+    weighted = replace(method, class_weights=(5.0, 7.0)).loss(network, points, labels, wm.rng.Rng.seeded(0))
+    torch.testing.assert_close(plain, weighted)

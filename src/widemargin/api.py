@@ -122,6 +122,7 @@ def margins(
     """
     network, examples = _ready(model, data, device)
     dataset, ball = whole(examples), _norm(norm)
+    box = _box(dataset) if box is None and dataset.schema is not None else box
     if box is None and dataset.stored.ndim == 2 and dataset.stored.shape[1] == 2 and ball in (L2, Linf):
         return planar.margins(network, dataset, p=ball.p)
     if ball.p is None:
@@ -308,7 +309,9 @@ def _balls(eps: float | Sequence[float], norm: str | Norm, box: Box) -> tuple[Ba
 
 def _box(dataset: Dataset) -> Box:
     """Images are scaled to [0, 1]; tables and points of the plane may lie anywhere."""
-    return UNIT if dataset.stored.ndim == 4 else OPEN
+    if dataset.stored.ndim == 4:
+        return UNIT
+    return OPEN if dataset.schema is None else OPEN.holding(dataset.schema.fixed)
 
 
 def _digest(model: nn.Module) -> str:

@@ -92,6 +92,12 @@ class Method:
     perturb: Perturbation
     criterion: Objective
     weight: Weight = UniformWeights()
+    class_weights: tuple[float, ...] = ()
+    """How much samples of each class count, beside that; all the same if empty."""
+
+    def __post_init__(self) -> None:
+        if any(not 0 < weight < math.inf for weight in self.class_weights):
+            raise ValueError(f"Method.class_weights must be in (0, inf), got {self.class_weights}")
 
     @property
     def takes_unlabelled(self) -> bool:
@@ -136,7 +142,23 @@ class Method:
         perturbed = cache(lambda: network.logits(encoded + moved.delta))
         values = self.criterion(Pair(labels, clean, perturbed))
         weights = self.weights(moved.distance, network.replicas) if weights is None else weights
-        return (weights * values).sum() + network.penalty()
+        return (self._of_classes(labels, weights) * values).sum() + network.penalty()
+
+    def _of_classes(self, labels: Labels, weights: PerSample) -> PerSample:
+        """Rows without a label count as they are."""
+        if not self.class_weights:
+            return weights
+        # A label of -1 is the last entry.
+        by_label = torch.tensor([*self.class_weights, 1.0], dtype=weights.dtype, device=weights.device)
+        return weights * by_label[labels]
+
+
+def balanced(labels: Labels, classes: int) -> tuple[float, ...]:
+    """Class weights by which all classes count the same in the loss, and samples 1 on average."""
+    counts = labels[labels >= 0].bincount(minlength=classes)
+    if int(counts.min()) == 0:
+        raise ValueError("balanced class weights need a training row of every class, got none of some")
+    return tuple((counts.sum() / (classes * counts)).tolist())
 
 
 def check_method(method: object) -> None:

@@ -149,6 +149,9 @@ def test_eps_auto_is_refused_where_it_means_nothing(capsys: pytest.CaptureFixtur
     assert "`widemargin separation same.csv` lists them" in refused(
         "train --data same.csv --method udp --eps auto", capsys
     )
+    assert "give --eps as a number, got auto" in refused(
+        "train --data same.csv --method udp --eps auto --eps-column a=1", capsys
+    )
     assert "--latent or --cut give a number" in refused("train --data digits --method udp --eps auto --latent", capsys)
     assert "standard takes no --eps" in refused("train --data digits --method standard --eps auto", capsys)
     assert "--eps must be a number such as .03 or 8/255, got aut" in refused(

@@ -13,7 +13,7 @@ from command import widemargin
 from made_files import classes, pictures
 from partly import KNOWN, RNG, ROWS, VAT, write_csv
 from widemargin.data.checks import UNLABELLED
-from widemargin.data.local import ImageFolder, LocalData, Npz, Table
+from widemargin.data.local import ImageFolder, LocalData, Npz, SplitData, Table, WholeFile
 
 
 def write_folder(root: Path, sizes: dict[str, tuple[int, int]], mode: str = "RGB") -> None:
@@ -158,3 +158,24 @@ def test_a_folder_of_images_called_unlabelled_is_no_class(capsys: pytest.Capture
     widemargin(f"train --data own --network lenet {VAT} --epochs 1 --out here")
     assert "9 of 26 training rows have no label: they are trained on too" in capsys.readouterr().out
     assert json.loads(Path("here/figures.json").read_text())["clean"] <= 1
+
+
+def test_parts_of_their_own(tmp_path: Path) -> None:
+    points = np.arange(60.0).reshape(30, 2)
+    labels = np.array(["b", "a"])[np.arange(30) % 2]
+    np.savez(tmp_path / "own.npz", x=points, y=labels, x_test=points[:3], y_test=np.array(["b", "b", "b"]))
+    file, test = Npz(str(tmp_path / "own.npz")), Npz(str(tmp_path / "own.npz"), "x_test", "y_test")
+    parts = SplitData(file, test=test).draw()
+    assert [len(parts.train), len(parts.validation), len(parts.test)] == [27, 3, 3]
+    # Classes are those of the training file, though the test has one alone.
+    assert parts.test.names == parts.train.names == ("a", "b")
+    assert parts.test.labels.tolist() == [1, 1, 1]
+    both = SplitData(file, validation=test, test=test).draw()
+    assert torch.equal(both.train.points, torch.from_numpy(points).float())
+    assert WholeFile(test, ("a", "b")).draw().test.labels.tolist() == [1, 1, 1]
+    np.savez(tmp_path / "strange.npz", x=points[:2], y=np.array(["a", "c"]))
+    with pytest.raises(ValueError, match="must hold classes that training has, a, b, got 'c': leave out such rows"):
+        SplitData(file, test=Npz(str(tmp_path / "strange.npz"))).draw()
+    np.savez(tmp_path / "wide.npz", x=np.ones((2, 3)), y=np.array(["a", "b"]))
+    with pytest.raises(ValueError, match=r"must have one shape, got \[2\] in .* and \[3\]"):
+        SplitData(file, test=Npz(str(tmp_path / "wide.npz"))).draw()

@@ -152,7 +152,7 @@ def test_parquet_cut_off(tmp_path: Path, kept: int) -> None:
 
 def test_a_table_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own.xlsx").write_text("")
-    with pytest.raises(ValueError, match=r"a table must be a \.csv or \.parquet file, got .*xlsx"):
+    with pytest.raises(ValueError, match=r"a table must be a \.csv, \.tsv or \.parquet file, got .*xlsx"):
         Table(str(tmp_path / "own.xlsx")).read()
 
 

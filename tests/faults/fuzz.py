@@ -12,6 +12,7 @@ import time
 import traceback
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -214,8 +215,11 @@ def _csv_seeds() -> list[bytes]:
 
 
 def _table(path: Path) -> object:
-    from widemargin.data.local import Table
+    from widemargin.data.local import Table, TableData
 
+    with suppress(ValueError):
+        # As it is: with texts and missing values.
+        TableData(Table(str(path))).draw()
     return Table(str(path)).read()
 
 

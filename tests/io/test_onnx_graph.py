@@ -149,7 +149,22 @@ def test_operators_that_only_make_shapes_or_need_positive_numbers(tmp_path: Path
     graph = load_model(written(tmp_path / "m.onnx", nodes)).network.head
     torch.testing.assert_close(graph(drawn(2, 3, 4)), drawn(2, 12) / 2)
     tested = {case[0] for case in CASES} | {node.op_type for node in nodes}
-    assert set(OPERATORS) <= tested
+    assert set(OPERATORS) <= tested | {"Equal", "IsNaN", "Where"}
+
+
+def test_operators_that_compare(tmp_path: Path) -> None:
+    """Missing values are filled, and categories told apart, as exported tables do it."""
+    arrays = {"fill": np.float32([7]), "code": np.float32([1, 2])}
+    nodes = [
+        helper.make_node("IsNaN", ["x"], ["none"]),
+        helper.make_node("Where", ["none", "fill", "x"], ["known"]),
+        helper.make_node("Equal", ["known", "code"], ["same"]),
+        helper.make_node("Cast", ["same"], ["one"], to=1),
+        helper.make_node("Concat", ["known", "one"], ["y"], axis=1),
+    ]
+    graph = load_model(written(tmp_path / "m.onnx", nodes, arrays, sizes=(2, 2))).network.head
+    answer = graph(torch.tensor([[1.0, torch.nan], [3.0, 2.0]]))
+    assert answer.tolist() == [[1, 7, 1, 0], [3, 2, 0, 1]]
 
 
 def test_before_version_13_softmax_joins_axes_and_axes_are_attributes(tmp_path: Path) -> None:

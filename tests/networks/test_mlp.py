@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from widemargin.networks.mlp import MLP, MLPSpec, StackedMLP
+from widemargin.networks.mlp import MLP, FlatMLPSpec, MLPSpec, StackedMLP
+from widemargin.uncertainty.cuts import before_head
 
 
 def test_an_mlp_is_linear_layers_with_relu_between() -> None:
@@ -41,3 +42,13 @@ def test_stacking_and_splitting_gives_the_networks_back(widths: tuple[int, ...])
     blocks = torch.linspace(-1, 1, 4 * 6 * 3, dtype=torch.float64).view(4, 6, 3)
     expected = torch.stack([network(block) for network, block in zip(networks, blocks, strict=True)])
     torch.testing.assert_close(stack(blocks), expected)
+
+
+def test_images_in_one_row() -> None:
+    flat = FlatMLPSpec((12, 5, 2)).build(torch.Generator().manual_seed(0))
+    plain = MLPSpec((12, 5, 2)).build(torch.Generator().manual_seed(0))
+    images = torch.rand(3, 3, 2, 2)
+    assert torch.equal(flat(images), plain(images.flatten(1)))
+    cut = before_head(flat)
+    assert torch.equal(cut.head(cut.encoder(images)), flat(images))
+    assert cut.encoder(images).shape == (3, 5)

@@ -10,7 +10,7 @@ def separated(rows: int | None = None) -> Separated:
     data = Dataset(x, torch.tensor([0, 0, 1, 0]), ("cat", "dog"))
     groups = duplicates(data)
     norms = {norm: separation(data, norm, rows) for norm in ("l2", "linf")}
-    return Separated("pets", data, norms, groups, contradictions(data, groups), (1, 2, 5, 6), ("weight", "age"))
+    return Separated("pets", data, norms, groups, contradictions(data, groups), (1, 2, 5, 6))
 
 
 def test_tables_name_rows_classes_and_columns() -> None:
@@ -18,7 +18,7 @@ def test_tables_name_rows_classes_and_columns() -> None:
     quantiles, radii, pairs, _, copies = report.tables
     assert [row[0] for row in quantiles.rows] == ["l2", "linf"]
     assert radii.rows[0] == ("l2", "1.5", "1.5", "1.5")
-    assert pairs.rows[0] == ("1 and 5", "cat, dog", "3", "weight 0, 3")
+    assert pairs.rows[0] == ("1 and 5", "cat, dog", "3", "x1 0, 3")
     assert copies.rows == (("1, 2", "cat"),)
     assert [remark.word for remark in report.verdicts] == ["copies"]
     assert "1.5 in l2, 1.5 in linf." in report.summary

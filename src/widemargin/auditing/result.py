@@ -63,6 +63,8 @@ class Audit:
     """If a budget was too short for a single point: what it should be."""
     digest: str = ""
     """Of the data."""
+    features: tuple[str, ...] = ()
+    """Names, if they have any."""
 
     @property
     def n(self) -> int:
@@ -106,6 +108,12 @@ class Audit:
         return counts
 
     @property
+    def fixed(self) -> tuple[str, ...]:
+        """The features that nothing may change, by name or place."""
+        places = self.question.balls[0].box.fixed
+        return tuple(self.features[place] if self.features else str(place) for place in places)
+
+    @property
     def norm(self) -> str:
         return self.question.balls[0].name
 
@@ -134,6 +142,9 @@ class Audit:
             "data": self.data,
             "data_digest": self.digest,
             "box": repr(self.question.balls[0].box),
+            "classes": list(self.classes),
+            "features": list(self.features),
+            "fixed": list(self.fixed),
             "n": self.n,
             "asked": self.asked,
             "seed": self.question.seed,

@@ -222,6 +222,7 @@ def _answered(work: _UnderWay, points: dict[str, Array]) -> Audit:
         notes=(),
         seconds=work.stopwatch.seconds,
         digest=subject.examples.digest,
+        features=subject.examples.features,
     )
 
 

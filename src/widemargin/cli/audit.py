@@ -15,7 +15,7 @@ from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.result import Audit as Audited
 from widemargin.auditing.runner import AuditTarget, audit
 from widemargin.auditing.shares import Shares, patient
-from widemargin.cli.describe import ball_named, check_seed
+from widemargin.cli.describe import ball_named, box_of, check_seed
 from widemargin.cli.display import print_json, say
 from widemargin.cli.inputs import (
     answers,
@@ -44,12 +44,14 @@ def audit_model(words: Audit, console: rich.console.Console) -> None:
     device = device_of(words.device)
     model = load_model(place, words.weights)
     model.network.to(device)
-    data = data_asked(words.data, model, words.label, words.size)
+    data = data_asked(words.data, model, words.label, words.size, test=words.test)
     called, drawn = with_tests(data)
     check_as_trained(data, drawn, model, place)
-    box = box or _box_of(drawn.test, each_feature=words.box is not None)
+    each_feature = words.box == ("data",)
+    box = _box_of(drawn.test, each_feature) if box is None else box.holding(box_of(drawn.test).fixed)
     balls = tuple(ball_named(words.norm, radius, box) for radius in radii)
-    subject = AuditTarget(model.network, model.name, model.digest, drawn.test.to(device), called, model.notes)
+    notes = (*model.notes, *drawn.notes)
+    subject = AuditTarget(model.network, model.name, model.digest, drawn.test.to(device), called, notes)
     answers(subject.network, subject.examples, called)
     check_gradients(subject.network, subject.examples[torch.arange(1)][0])
     usual = folder_for(words.out, place, "audits", words.weights)
@@ -84,13 +86,13 @@ def _box_of(examples: Dataset, each_feature: bool) -> Box:
     """The usual one, or one in which each feature has the values from its least to its largest."""
     image = examples.stored.ndim == 4
     if not each_feature:
-        return UNIT if image else OPEN
+        return box_of(examples)
     if image:
         raise ValueError("--box data is for tables: for images give unit, open or two numbers such as -1 1")
     low, high = (end.flatten().double() for end in (examples.points.amin(0), examples.points.amax(0)))
     # A box has some room; in the points' own precision a feature that never varies has none.
     high = torch.where(low < high, high, torch.nextafter(high, torch.tensor(math.inf, dtype=high.dtype)))
-    return Box(tuple(low.tolist()), tuple(high.tolist()))
+    return Box(tuple(low.tolist()), tuple(high.tolist()), box_of(examples).fixed)
 
 
 def _question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> AuditConfig:
@@ -161,7 +163,7 @@ def _write(result: Audited, out: Path, json: bool, console: rich.console.Console
     norm = "" if result.norm == "linf" else f"-{result.norm}"
     names = (f"audit{norm}.json", f"points{norm}.json", f"audit{norm}.html")
     write_json(out / names[0], result.summary())
-    write_json(out / names[1], {"points": result.per_point()})
+    write_json(out / names[1], {"classes": list(result.classes), "points": result.per_point()})
     write_whole(out / names[2], report.html().encode())
     for name in names:
         say(console, f"  {out / name}")

@@ -37,13 +37,13 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
     place = place_of(words.model)
     model = load_model(place, words.weights)
     model.network.to(device_of(words.device))
-    data = data_asked(words.data, model, words.label, words.size)
+    data = data_asked(words.data, model, words.label, words.size, test=words.test)
     called, drawn = with_tests(data)
     check_as_trained(data, drawn, model, place)
     tests = _some(words, drawn)
     check_not_probabilities(answers(model.network, tests.to(words.device), called))
     outside: dict[str, Dataset] = {}
-    notes = list(model.notes)
+    notes = [*model.notes, *(f"{note}." for note in drawn.notes)]
     for word in words.outside:
         name, parts = with_tests(data_asked(word, model, words.label, words.size, "--outside"))
         there = _some(words, parts)

@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from widemargin import recipes
+from widemargin.cli.local_data import OwnData, own_data
 from widemargin.cli.verbs.train import Train
 from widemargin.data.augment import CropFlip
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet, image_sets
-from widemargin.data.local import ImageFolder, LocalData, Npz, Table
+from widemargin.data.schema import apart
 from widemargin.measure.neighbors import NEAREST
 from widemargin.measure.robustness import pgd_attack
 from widemargin.measure.separation import auto_radius
-from widemargin.method import Method
-from widemargin.networks.mlp import MLPSpec
+from widemargin.method import Method, balanced
+from widemargin.networks.mlp import FlatMLPSpec, MLPSpec
+from widemargin.networks.normalized import NormalizedSpec
 from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.parts import choices
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Linf
@@ -83,10 +85,12 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
     """A title, the run, and its data, which had to be read to know its shape."""
     check_seed(words.seed)
     asked, words = words, _with_eps(words, 1.0) if words.eps == "auto" else words
+    if asked.eps == "auto" and words.eps_column:
+        raise ValueError("--eps-column says how much --eps is in a column: give --eps as a number, got auto")
     _check_numbers(words)
-    box = _box_named(words)
+    named = _box_named(words)
     # A wrong word must not wait for a download.
-    method = _method(words, box or OPEN)
+    _method(words, named or OPEN)
     estimator = _estimator(words)
     average = _average(words.average)
     _descent(words, "adam")
@@ -95,12 +99,14 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
     image = drawn.train.stored.ndim == 4
     few = min(256, max(16, len(drawn.train) // 40), len(drawn.train))
     usual = _DEFAULTS.get(words.data) or Defaults("resnet18" if image else "mlp", batch=few)
-    inputs = UNIT if image else OPEN
     if asked.eps == "auto":
         words = _with_eps(asked, _auto_eps(asked, drawn.train))
-        method = _method(words, box or OPEN)
-    if box is None:
-        method = _method(words, OPEN if words.latent or words.cut else inputs)
+    inputs = box_of(drawn.train)
+    if words.fixed and (words.latent or words.cut):
+        raise ValueError("--fixed holds columns, which latent space has not: leave out --latent and --cut")
+    box = inputs if named is None else named.holding(inputs.fixed)
+    space = (named or OPEN) if words.latent or words.cut else box
+    method = _weighted(words, _method(words, space), drawn.train)
     if words.augment and not image:
         raise ValueError("--augment is for images: leave it out for a table")
     plan = Plan(
@@ -111,9 +117,9 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
         average,
         words.mixed,
     )
-    validation = Validation(words.validate_every, _attack(words, image, usual, box or inputs))
+    validation = Validation(words.validate_every, _attack(words, image, usual, box))
     name = words.network or usual.network
-    network = _network(words, name, drawn.train)
+    network = _normalized(words, _network(words, name, drawn.train), drawn.train)
     run = Run(data, network, method, plan, words.seed, _place(words), validation, estimator)
     auto = f", eps auto: {words.eps:g}" if asked.eps == "auto" else ""
     return f"{words.method} on {Path(words.data).name}, {name.rpartition('/')[2]}, seed {words.seed}{auto}", run, drawn
@@ -142,6 +148,28 @@ def _with_eps(words: Train, eps: float) -> Train:
     return replace(words, eps=eps, alpha=alpha, steps=steps)
 
 
+def box_of(examples: Dataset) -> Box:
+    """Images are in [0, 1]; of tables, categories and what else must not change is held fixed."""
+    if examples.stored.ndim == 4:
+        return UNIT
+    return OPEN if examples.schema is None else OPEN.holding(examples.schema.fixed)
+
+
+def notes_on(drawn: Splits) -> tuple[str, ...]:
+    """What is worth a warning of the data before it is trained on."""
+    train = drawn.train
+    if train.schema is not None or train.stored.ndim != 2:
+        return drawn.notes
+    spreads = train.points.double().std(0, correction=0).tolist()
+    return (*drawn.notes, *apart({f"feature {k}": spread for k, spread in enumerate(spreads)}))
+
+
+def _weighted(words: Train, method: Method, train: Dataset) -> Method:
+    if words.class_weights is None:
+        return method
+    return replace(method, class_weights=balanced(train.labels, train.classes))
+
+
 def check_seed(seed: int) -> None:
     if not 0 <= seed < 2**63:
         raise ValueError(f"--seed must be a whole number from 0 to 2^63 - 1, got {seed}")
@@ -168,8 +196,11 @@ def _offered(option: str, word: str) -> Callable[..., Any]:
     return offered[word]
 
 
-def data_named(words: Train, flag: str = "--data") -> ImageSet | LocalData:
+def data_named(words: Train, flag: str = "--data") -> ImageSet | OwnData:
     if words.data in image_sets():
+        own = [word for word in ("test", "validation") if getattr(words, word) is not None]
+        if own:
+            raise ValueError(f"--{own[0]} is for your own data, but {words.data} has parts of its own: leave it out")
         # As published: every seed holds out images of its own, but few images are the same few for all.
         return ImageSet(words.data, words.fraction, seed=words.seed if words.fraction == 1 else 42)
     path = Path(os.path.expanduser(words.data))
@@ -181,14 +212,7 @@ def data_named(words: Train, flag: str = "--data") -> ImageSet | LocalData:
         )
     if words.fraction != 1:
         raise ValueError("--fraction is for published images: of your own data give only what is to be used")
-    place = str(path.resolve())
-    if path.suffix == ".npz":
-        return LocalData(Npz(place, unlabelled=words.unlabelled))
-    if words.unlabelled is not None:
-        raise ValueError(
-            "--unlabelled is for .npz files: in a table leave the cell empty, of images make a folder `unlabelled`"
-        )
-    return LocalData(ImageFolder(place, size=words.size) if path.is_dir() else Table(place, words.label))
+    return own_data(words, path.resolve())
 
 
 def _method(words: Train, box: Box) -> Method:
@@ -275,12 +299,28 @@ def _network(words: Train, name: str, examples: Dataset) -> NetworkSpec:
 
 
 def _table_network(words: Train, shape: tuple[int, ...], classes: int) -> NetworkSpec:
-    if len(shape) != 1:
-        raise ValueError("mlp is for tables: for images take lenet or resnet18")
     if words.deep_kernel:
+        if len(shape) != 1:
+            raise ValueError("--deep-kernel with an mlp is for tables: for images take lenet or resnet18")
         return _sized(ResidualMLPSpec(shape[0], classes), words)
     hidden = _or(words.width, 64)
-    return _sized(MLPSpec((shape[0], hidden, hidden, classes)), replace(words, width=None))
+    spec = MLPSpec if len(shape) == 1 else FlatMLPSpec
+    return _sized(spec((math.prod(shape), hidden, hidden, classes)), replace(words, width=None))
+
+
+def _normalized(words: Train, network: NetworkSpec, examples: Dataset) -> NetworkSpec:
+    if words.mean is None and words.std is None:
+        return network
+    if examples.stored.ndim != 4:
+        raise ValueError("--mean and --std are for images: a table is standardised by --standardize")
+    if isinstance(network, UserNetwork):
+        raise ValueError("--mean and --std are for our networks: let yours begin with its normalisation")
+    channels = examples.stored.shape[1]
+    mean, std = words.mean or (0.0,), words.std or (1.0,)
+    for option, numbers in (("--mean", mean), ("--std", std)):
+        if len(numbers) not in (1, channels):
+            raise ValueError(f"{option} must have a number for each of {channels} channels, or one, got {len(numbers)}")
+    return NormalizedSpec(network, mean, std)
 
 
 def _sized(spec: Any, words: Train) -> NetworkSpec:

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 
 from widemargin.cli.describe import data_named
+from widemargin.cli.local_data import existing, file_of, table_file
 from widemargin.cli.verbs.train import Train
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet
-from widemargin.data.local import LocalData
+from widemargin.data.local import LocalData, SchemaData, SplitData, Table, TableData, WholeFile
+from widemargin.data.tables import SUFFIXES
 from widemargin.io.load import Model
 from widemargin.io.zoo import PREFIX
 from widemargin.runs.folder import RunFolder
@@ -103,14 +105,39 @@ def answers(network: Network, tests: Dataset, called: str) -> MemberLogits:
 
 
 def data_asked(
-    word: str | None, model: Model, label: str, size: tuple[int, int] | None, flag: str = "--data"
+    word: str | None,
+    model: Model,
+    label: str,
+    size: tuple[int, int] | None,
+    flag: str = "--data",
+    test: str | None = None,
 ) -> DataSpec:
-    """As named, or a run's own."""
+    """As named, or a run's own.  Of a table for a run on one, the columns are read as those of the run were."""
+    if word is not None and test is not None:
+        raise ValueError("--data and --test name the examples in two ways: give one of them")
+    if test is not None:
+        path = existing("--test", test)
+        if model.schema is not None:
+            return SchemaData(table_file(path, label), model.schema.with_label(label), test=None)
+        return WholeFile(file_of(path, label, size), model.classes)
+    may_be_table = (*SUFFIXES, ".npz") if model.schema is not None else SUFFIXES
+    if word is not None and Path(word).suffix in may_be_table and Path(word).expanduser().is_file():
+        return _table_asked(existing(flag, word), model, label)
     if word is not None:
         return data_named(Train(word, "", label=label, size=size), flag)
     if model.run is None:
         raise ValueError("a model that is no run of ours needs --data")
     return model.run.data
+
+
+def _table_asked(path: Path, model: Model, label: str) -> DataSpec:
+    if model.schema is None or model.run is None:
+        # A network of others takes numbers as they are.
+        return LocalData(Table(str(path), label))
+    trained_on = model.run.data
+    if isinstance(trained_on, TableData) and trained_on.train.path == str(path):
+        return trained_on
+    return SchemaData(table_file(path, label), model.schema.with_label(label))
 
 
 def check_as_trained(data: DataSpec, drawn: Splits, model: Model, place: str) -> None:
@@ -133,6 +160,6 @@ def with_tests(data: DataSpec) -> tuple[str, Splits]:
     drawn = data.draw()
     if not isinstance(drawn, Splits):
         raise ValueError("there must be a test part, got points of a toy set: give --data")
-    if isinstance(data, LocalData):
+    if isinstance(data, LocalData | SplitData | TableData | SchemaData | WholeFile):
         return Path(drawn.test.origin.place).name, drawn
     return data.name if isinstance(data, ImageSet) else type(data).__name__, drawn

@@ -36,8 +36,10 @@ def separate(words: Words, console: rich.console.Console) -> None:
     if unknown or not words.norm:
         raise ValueError(f"--norm must be one or more of {', '.join(NEAREST)}, got {' '.join(unknown) or 'none'}")
     check_seed(words.seed)
-    data = data_named(Train(words.data, "", label=words.label, unlabelled=words.unlabelled, size=words.size), "DATA")
-    everything = data.undivided()
+    shared = ("label", "drop", "only", "categories", "no_standardize", "unlabelled", "size")
+    everything = data_named(
+        Train(words.data, "", **{name: getattr(words, name) for name in shared}), "DATA"
+    ).undivided()
     # Rows without a label are left out; the others keep their numbers.
     examples, rows = everything.labelled(), tuple(row + 1 for row in everything.known.tolist())
     called = Path(words.data).name

@@ -8,7 +8,7 @@ from pathlib import Path
 import rich.console
 import torch
 
-from widemargin.cli.describe import describe
+from widemargin.cli.describe import describe, notes_on
 from widemargin.cli.display import Board, Display, say
 from widemargin.cli.stopping import Asked, listening, seconds
 from widemargin.cli.validation import ValidationAttack, figures_text, validation_attack
@@ -25,6 +25,8 @@ def train(words: Train, console: rich.console.Console) -> None:
         seconds(words.stop_after)
     title, run, drawn = describe(words)
     folder = RunFolder.of(run, Path("runs")) if words.out is None else RunFolder(words.out)
+    for note in notes_on(drawn):
+        say(console, f"Warning: {note}")
     with listening(words.stop_after) as wish:
         do(prepare(run, drawn, device_of(words.device), title), folder, console, words.tensorboard, wish)
 

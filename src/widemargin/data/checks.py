@@ -5,6 +5,8 @@ from torch import Tensor
 
 UNLABELLED = -1
 """The label of a row whose class is unknown."""
+ClassName = str | int | float
+"""As the source of a dataset calls a class."""
 
 
 def check_points(points: Tensor) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widemargin.data.checks import UNLABELLED
-from widemargin.data.dataset import ClassName
+from widemargin.data.checks import UNLABELLED, ClassName
 from widemargin.data.limits import MOST_CLASSES, MOST_NAME, listed, quoted
 
 _FEW = 20
@@ -37,6 +37,28 @@ def numbered(labels: NDArray[Any], what: str, advice: str) -> tuple[NDArray[np.i
     ordered = sorted(distinct, key=lambda value: names[value])
     places = {value: place for place, value in enumerate(ordered)}
     return np.array([places.get(value, UNLABELLED) for value in values]), tuple(names[value] for value in ordered)
+
+
+def numbered_as(labels: NDArray[Any], names: tuple[ClassName, ...], what: str) -> NDArray[np.int64]:
+    """The numbers that classes have in another file, by their names; UNLABELLED where there is no label."""
+    places = {name: place for place, name in enumerate(names)}
+    known: dict[Any, int] = {"": UNLABELLED}
+    values = _values(labels, what, "store classes")
+    for value in values:
+        if value == value and value not in known:
+            known[value] = _place(value, places, what)
+    return np.array([known[value] if value == value else UNLABELLED for value in values])
+
+
+def _place(value: Any, places: dict[ClassName, int], what: str) -> int:
+    for same in (lambda: value, lambda: int(value), lambda: float(value)):
+        with suppress(ValueError, OverflowError):
+            name = same()
+            if name in places and (isinstance(value, str) or name == value):
+                return places[name]
+    raise ValueError(
+        f"{what} must hold classes that training has, {listed(places)}, got {quoted(str(value))}: leave out such rows"
+    )
 
 
 def _values(labels: NDArray[Any], what: str, advice: str) -> list[Any]:

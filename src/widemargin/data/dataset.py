@@ -9,10 +9,17 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from widemargin.data.checks import UNLABELLED, check_features, check_known_labels, check_label_type, check_points
+from widemargin.data.checks import (
+    UNLABELLED,
+    ClassName,
+    check_features,
+    check_known_labels,
+    check_label_type,
+    check_points,
+)
+from widemargin.data.schema import Schema
 from widemargin.shapes import Labels, PerSample, Points
 
-ClassName = str | int | float
 _ROWS_AT_ONCE = 2_000
 """Of the matrix of distances that is in memory."""
 
@@ -51,6 +58,8 @@ class Dataset:
     """The name of class k in the source; 0, 1, ... by default."""
     origin: Origin = IN_MEMORY
     white: int = 1
+    schema: Schema | None = None
+    """That of a table, of which these are the encoded rows."""
 
     def __post_init__(self) -> None:
         if isinstance(self.stored, Tensor) and len(self.stored) == 0 and self.origin is not IN_MEMORY:
@@ -75,6 +84,11 @@ class Dataset:
     @property
     def classes(self) -> int:
         return len(self.names)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features, if they have any."""
+        return () if self.schema is None else self.schema.features
 
     @property
     def points(self) -> Points:
@@ -170,6 +184,8 @@ class Splits:
     train: Dataset
     validation: Dataset
     test: Dataset
+    notes: tuple[str, ...] = ()
+    """Sentences on the files that are worth a warning."""
 
 
 def row_numbers(examples: Examples, rows: Tensor) -> Tensor:

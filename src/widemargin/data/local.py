@@ -19,24 +19,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widemargin.data.checks import UNLABELLED
-from widemargin.data.classes import numbered
-from widemargin.data.dataset import ClassName, Dataset, Origin, Splits
+from widemargin.data.checks import UNLABELLED, ClassName
+from widemargin.data.classes import numbered, numbered_as
+from widemargin.data.dataset import Dataset, Origin, Splits
+from widemargin.data.frames import Frame, Selection, array_frame, read_frame
 from widemargin.data.limits import (
+    MOST_COLUMNS,
     MOST_PIXELS,
     MOST_SCANS,
     MOST_UNPACKED,
     check_unpacked,
+    listed,
     quoted,
     reason,
     size_of,
 )
 from widemargin.data.npz import npz_arrays
 from widemargin.data.optional import import_optional
-from widemargin.data.splits import random_splits
+from widemargin.data.schema import Columns, Schema
+from widemargin.data.splits import random_splits, split_rows
 from widemargin.data.tables import table
 from widemargin.parts import part
 
+_AS_THEY_ARE = Columns()
 Classes = tuple[NDArray[np.int64], tuple[ClassName, ...]]
 """Numbers of classes, and their names."""
 
@@ -44,7 +49,20 @@ Classes = tuple[NDArray[np.int64], tuple[ClassName, ...]]
 class LocalFile(Protocol):
     """A frozen description of a file or folder of examples."""
 
-    def read(self) -> Dataset: ...
+    def read(self, classes: tuple[ClassName, ...] = ()) -> Dataset:
+        """With classes numbered by their names, or as another file numbers them."""
+        ...
+
+
+class TableFile(Protocol):
+    """A file whose columns can be read as they are."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    def frame(self, selection: Selection) -> Frame: ...
+    def numbered(self, labels: NDArray[Any], path: Path, classes: tuple[ClassName, ...] = ()) -> Classes: ...
 
 
 @part
@@ -71,8 +89,106 @@ class LocalData:
 
 @part
 @dataclass(frozen=True)
+class SplitData:
+    """The user's own examples in splits of their own: validation and test are files like the first, or fractions of it
+    as in LocalData.  Classes are those of the training file."""
+
+    train: LocalFile
+    validation: LocalFile | float = 0.1
+    test: LocalFile | float = 0.2
+    seed: int = 0
+
+    def undivided(self) -> Dataset:
+        """All rows of the training file, in its order."""
+        return self.train.read()
+
+    def draw(self) -> Splits:
+        whole = self.train.read()
+        validation, test = (
+            None if isinstance(file, int | float) else file.read(whole.names) for file in (self.validation, self.test)
+        )
+        for other in (validation, test):
+            _check_alike(whole, other)
+        rows = split_rows(whole.labels, _fraction(self.validation), _fraction(self.test), self.seed)
+        train, held, last = (whole.take(some) if len(some) else None for some in rows)
+        return Splits(_present(train), _labelled_part(validation or held), _labelled_part(test or last))
+
+
+@part
+@dataclass(frozen=True)
+class TableData:
+    """The user's own table with columns as they are; the schema follows from the labelled training rows alone."""
+
+    train: TableFile
+    columns: Columns = _AS_THEY_ARE
+    validation: TableFile | float = 0.1
+    test: TableFile | float = 0.2
+    seed: int = 0
+
+    def undivided(self) -> Dataset:
+        """All rows of the training file, in its order, as they are for training."""
+        frame, labels, _, schema = self._fitted()
+        return _encoded(schema, frame, None, labels)
+
+    def _fitted(self) -> tuple[Frame, NDArray[np.int64], tuple[Tensor, Tensor, Tensor], Schema]:
+        """The training file, its labels, the rows of its parts, and the schema."""
+        label = self.train.label
+        frame = self.train.frame(self.columns.selection(label))
+        labels, classes = self.train.numbered(frame.labels, frame.path)
+        rows = split_rows(torch.from_numpy(labels), _fraction(self.validation), _fraction(self.test), self.seed)
+        # Those with a label: what a method leaves out must decide nothing.
+        known = rows[0].numpy()[labels[rows[0].numpy()] != UNLABELLED]
+        return frame, labels, rows, Schema.fit(frame, known, self.columns, label, classes)
+
+    def draw(self) -> Splits:
+        frame, labels, rows, schema = self._fitted()
+        notes = schema.notes()
+        parts = []
+        for file, of_part in zip((None, self.validation, self.test), rows, strict=True):
+            if file is None or isinstance(file, int | float):
+                parts.append(_encoded(schema, frame, of_part, labels))
+                continue
+            other = file.frame(schema.selection)
+            notes += schema.notes_on(other)
+            parts.append(_labelled_part(_encoded(schema, other, None, schema.labels(other))))
+        train, validation, test = parts
+        return Splits(train, validation, test, tuple(notes))
+
+
+@dataclass(frozen=True)
+class SchemaData:
+    """Another table for a run that was trained on one, read by the schema of that run; for tests alone."""
+
+    file: TableFile
+    schema: Schema
+    test: float | None = 0.2
+    """The fraction that is used, split off as of a file that is trained on: of a copy of that, no row that was seen in
+    training.  None for all rows."""
+
+    def draw(self) -> Splits:
+        frame = self.file.frame(self.schema.selection)
+        labels = self.schema.labels(frame)
+        rows = None if self.test is None else split_rows(torch.from_numpy(labels), 0.1, self.test, seed=0)[2]
+        tests = _labelled_part(_encoded(self.schema, frame, rows, labels))
+        return Splits(tests, tests, tests, tuple(self.schema.notes_on(frame)))
+
+
+@dataclass(frozen=True)
+class WholeFile:
+    """All of a file for tests; its classes are those that are known, if any are."""
+
+    file: LocalFile
+    classes: tuple[ClassName, ...] = ()
+
+    def draw(self) -> Splits:
+        tests = _labelled_part(self.file.read(self.classes))
+        return Splits(tests, tests, tests)
+
+
+@part
+@dataclass(frozen=True)
 class Table:
-    """A .csv (with a line of names) or .parquet file: one column of labels, all others numbers.
+    """A .csv or .tsv (with a line of names) or .parquet file: one column of labels, all others numbers.
 
     A row with an empty label is unlabelled.
     """
@@ -80,11 +196,17 @@ class Table:
     path: str
     label: str = "label"
 
-    def read(self) -> Dataset:
+    def read(self, classes: tuple[ClassName, ...] = ()) -> Dataset:
         path = _existing(self.path)
         points, labels = table(path, self.label)
+        return _labelled(points, self.numbered(labels, path, classes), path)
+
+    def frame(self, selection: Selection) -> Frame:
+        return read_frame(_existing(self.path), selection)
+
+    def numbered(self, labels: NDArray[Any], path: Path, classes: tuple[ClassName, ...] = ()) -> Classes:
         what, advice = f"column {quoted(self.label)} of {path}", "name the column of the classes with --label"
-        return _labelled(points, numbered(labels, what, advice), path)
+        return (numbered_as(labels, classes, what), classes) if classes else numbered(labels, what, advice)
 
 
 @part
@@ -102,7 +224,31 @@ class Npz:
     y: str = "y"
     unlabelled: int | None = None
 
-    def read(self) -> Dataset:
+    @property
+    def label(self) -> str:
+        return self.y
+
+    def read(self, classes: tuple[ClassName, ...] = ()) -> Dataset:
+        points, labels, path = self._arrays()
+        return _labelled(_channels_first(points, path), self.numbered(labels, path, classes), path)
+
+    def frame(self, selection: Selection) -> Frame:
+        """An array of two axes as a table, with columns x0, x1 and so on; NaN is a missing number."""
+        points, labels, path = self._arrays()
+        if points.ndim != 2 or points.shape[1] > MOST_COLUMNS:
+            raise ValueError(
+                f"{self.x!r} of {path} must have rows and at most {MOST_COLUMNS:,} columns to be a table, got "
+                f"{list(points.shape)}: leave out --standardize and all that names columns"
+            )
+        return array_frame(path, points, labels, selection)
+
+    def numbered(self, labels: NDArray[Any], path: Path, classes: tuple[ClassName, ...] = ()) -> Classes:
+        what = f"{self.y!r} of {path}"
+        if classes:
+            return numbered_as(labels, classes, what), classes
+        return numbered(labels, what, f"store the classes as {self.y!r}")
+
+    def _arrays(self) -> tuple[NDArray[Any], NDArray[Any], Path]:
         path = _existing(self.path)
         points, labels = npz_arrays(path, (self.x, self.y))
         if labels.ndim == 2 and labels.shape[1] == 1:
@@ -114,10 +260,7 @@ class Npz:
             )
         if points.dtype.kind not in "biuf":
             raise ValueError(f"{self.x!r} of {path} must hold real numbers, got {points.dtype}: encode it as numbers")
-        if self.unlabelled is not None:
-            labels = self._known(labels, path)
-        classes = numbered(labels, f"{self.y!r} of {path}", f"store the classes as {self.y!r}")
-        return _labelled(_channels_first(points, path), classes, path)
+        return points, labels if self.unlabelled is None else self._known(labels, path), path
 
     def _known(self, labels: NDArray[Any], path: Path) -> NDArray[Any]:
         none = labels == self.unlabelled
@@ -151,27 +294,33 @@ class ImageFolder:
                 f"{' '.join(map(str, self.size))}"
             )
 
-    def read(self) -> Dataset:
+    def read(self, classes: tuple[ClassName, ...] = ()) -> Dataset:
         path = _existing(self.path)
         if not path.is_dir():
             raise ValueError(f"{path} must be a folder of images, an .npz, a .csv or a .parquet file, got another file")
         there = sorted(inside for inside in path.iterdir() if inside.is_dir() and not inside.name.startswith("."))
         folders = [folder for folder in there if folder.name != _NO_CLASS]
-        if len(folders) < 2:
+        if len(folders) < (1 if classes else 2):
             raise ValueError(
                 f"{path} must hold a sub-folder of images for each of at least 2 classes, got {len(folders)}: "
                 "sort the images into such"
             )
-        files, classes = [], []
+        names = classes or tuple(folder.name for folder in folders)
+        strange = [folder.name for folder in folders if folder.name not in names]
+        if strange:
+            raise ValueError(
+                f"the folders in {path} must be classes that the training has, {listed(names)}, got "
+                f"{quoted(strange[0])}: remove it"
+            )
+        files, numbers = [], []
         for folder in there:
             inside = sorted(file for file in folder.iterdir() if not _clutter(file.name))
             if not inside:
                 raise ValueError(f"{folder} must hold images, got none: add some or remove the folder")
             files += inside
-            classes += [folders.index(folder) if folder in folders else UNLABELLED] * len(inside)
+            numbers += [names.index(folder.name) if folder in folders else UNLABELLED] * len(inside)
         pixels, digest = self._images(files, path)
-        names = tuple(folder.name for folder in folders)
-        return Dataset(pixels, torch.tensor(classes), names, Origin(str(path), digest), white=255)
+        return Dataset(pixels, torch.tensor(numbers), names, Origin(str(path), digest), white=255)
 
     def _images(self, files: list[Path], path: Path) -> tuple[Tensor, str]:
         """Every pixel, and a digest of every file and its name."""
@@ -257,13 +406,49 @@ def _channels_first(points: NDArray[np.generic], path: Path) -> NDArray[np.gener
     )
 
 
+def _encoded(schema: Schema, frame: Frame, rows: Tensor | None, labels: NDArray[np.int64]) -> Dataset:
+    at = np.arange(len(frame)) if rows is None else rows.numpy()
+    origin = _origin(frame.path)
+    return Dataset(schema.encoded(frame, at), torch.from_numpy(labels[at]), schema.classes, origin, schema=schema)
+
+
+def _fraction(part: LocalFile | float) -> float | None:
+    """None of a file of its own."""
+    return float(part) if isinstance(part, int | float) else None
+
+
+def _present(part: Dataset | None) -> Dataset:
+    assert part is not None
+    return part
+
+
+def _labelled_part(part: Dataset | None) -> Dataset:
+    """Nothing can be measured on rows without a label."""
+    part = _present(part)
+    if len(part.known) == 0:
+        raise ValueError(f"{part.origin.place} must have rows with a label, got none: validation and test need them")
+    return part.labelled()
+
+
+def _check_alike(train: Dataset, other: Dataset | None) -> None:
+    if other is not None and other.stored.shape[1:] != train.stored.shape[1:]:
+        raise ValueError(
+            f"examples of all files must have one shape, got {list(train.stored.shape[1:])} in {train.origin.place} "
+            f"and {list(other.stored.shape[1:])} in {other.origin.place}: bring them to one, of images with --size"
+        )
+
+
+def _origin(path: Path) -> Origin:
+    with path.open("rb") as file:
+        return Origin(str(path), hashlib.file_digest(file, "sha256").hexdigest()[:16])
+
+
 def _labelled(points: NDArray[Any], classes: Classes, path: Path) -> Dataset:
     picture = points.dtype == np.uint8 and points.ndim == 4
     with np.errstate(over="ignore"):
         # Overflow becomes infinity, which is refused.
         stored = np.ascontiguousarray(points, dtype=np.uint8 if picture else np.float32)
-    with path.open("rb") as file:
-        origin = Origin(str(path), hashlib.file_digest(file, "sha256").hexdigest()[:16])
+    origin = _origin(path)
     labels, names = classes
     try:
         return Dataset(torch.from_numpy(stored), torch.from_numpy(labels), names, origin, 255 if picture else 1)

@@ -17,14 +17,13 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Numpy writes no others, and some allocate gigabytes because of a header."""
 
 
+def npz_names(path: Path) -> set[str]:
+    """Of the arrays in it."""
+    return set(_members(path))
+
+
 def npz_arrays(path: Path, names: tuple[str, str]) -> list[NDArray[Any]]:
-    packed = size_of(path)
-    try:
-        with zipfile.ZipFile(path) as file:
-            members = {member.filename.removesuffix(".npy"): member for member in file.infolist()}
-    except Exception as problem:
-        # A library may raise anything on a malformed file.
-        raise _no_npz(path, problem) from None
+    packed, members = size_of(path), _members(path)
     if any(name not in members for name in names):
         raise ValueError(
             f"{path} must hold the arrays {names[0]!r} and {names[1]!r}, got {listed(members) or 'none'}: store them "
@@ -35,6 +34,16 @@ def npz_arrays(path: Path, names: tuple[str, str]) -> list[NDArray[Any]]:
         with zipfile.ZipFile(path) as file:
             return [_array(file, members[name]) for name in names]
     except Exception as problem:
+        raise _no_npz(path, problem) from None
+
+
+def _members(path: Path) -> dict[str, zipfile.ZipInfo]:
+    size_of(path)
+    try:
+        with zipfile.ZipFile(path) as file:
+            return {member.filename.removesuffix(".npy"): member for member in file.infolist()}
+    except Exception as problem:
+        # A library may raise anything on a malformed file.
         raise _no_npz(path, problem) from None
 
 

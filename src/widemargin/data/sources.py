@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-from widemargin.data.dataset import ClassName, Dataset, Origin
+from widemargin.data.checks import ClassName
+from widemargin.data.dataset import Dataset, Origin
 from widemargin.data.download import Remote, download
 from widemargin.data.formats import Classes, File, Pixels
 from widemargin.data.optional import import_optional

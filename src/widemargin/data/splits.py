@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -61,22 +59,26 @@ def at_most(examples: Dataset, count: int, seed: int) -> Dataset:
 
 def random_splits(examples: Dataset, validation: float, test: float, seed: int) -> Splits:
     """Fractions of one file, for data without published splits.  Unlabelled rows are all for training."""
-    if examples.has_unlabelled:
-        splits = random_splits(examples.labelled(), validation, test, seed)
-        unknown = examples.take((examples.labels == UNLABELLED).nonzero()[:, 0])
-        stored, labels = (
-            torch.cat([getattr(part, name) for part in (splits.train, unknown)]) for name in ("stored", "labels")
-        )
-        return replace(splits, train=replace(examples, stored=stored, labels=labels))
+    train, held, last = map(examples.take, split_rows(examples.labels, validation, test, seed))
+    return Splits(train, held, last)
+
+
+def split_rows(
+    labels: Labels, validation: float | None, test: float | None, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows for training, those without a label at their end, for validation and for test: none where that is None."""
+    known = (labels != UNLABELLED).nonzero()[:, 0]
     for name, fraction in (("validation", validation), ("test", test)):
-        if not 0 < fraction < 1 or validation + test >= 1:
+        if fraction is None:
+            continue
+        if not 0 < fraction < 1 or (validation or 0) + (test or 0) >= 1:
             raise ValueError(f"the fractions must be above 0 and leave some to train on, got {name} {fraction}")
-        if round(fraction * len(examples)) == 0:
+        if round(fraction * len(known)) == 0:
             raise ValueError(
-                f"the {name} split must have at least one example, got {fraction} of {len(examples)}: add examples"
+                f"the {name} split must have at least one example, got {fraction} of {len(known)}: add examples"
             )
-    rest, last = held_out(examples.labels, round(test * len(examples)), Rng.seeded(seed, purpose="test"))
-    stays, held = held_out(
-        examples.labels[rest], round(validation * len(examples)), Rng.seeded(seed, purpose="validation")
-    )
-    return Splits(examples.take(rest[stays]), examples.take(rest[held]), examples.take(last))
+    counts = [round((fraction or 0) * len(known)) for fraction in (validation, test)]
+    rest, last = held_out(labels[known], counts[1], Rng.seeded(seed, purpose="test"))
+    stays, held = held_out(labels[known][rest], counts[0], Rng.seeded(seed, purpose="validation"))
+    unknown = (labels == UNLABELLED).nonzero()[:, 0]
+    return torch.cat([known[rest[stays]], unknown]), known[rest[held]], known[last]

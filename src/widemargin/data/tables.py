@@ -1,21 +1,19 @@
-"""Readers of .csv and .parquet tables: one column of labels, all others numbers; every error names the column."""
+"""Readers of .csv, .tsv and .parquet tables: one column of labels, all others numbers; errors name the column."""
 
 from __future__ import annotations
 
-import csv
 import itertools
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widemargin.data.limits import (
     MOST_COLUMNS,
-    MOST_LINE,
     MOST_RATIO,
     MOST_UNPACKED,
     check_unpacked,
@@ -26,67 +24,78 @@ from widemargin.data.limits import (
     size_of,
 )
 from widemargin.data.optional import import_optional
+from widemargin.data.separators import Rows, text_rows
 
-_MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
+SUFFIXES = (".csv", ".tsv", ".parquet")
+MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
+"""In small letters: what stands for no number."""
 _ROWS = 1 << 16
 """That are read of a .parquet file at a time."""
 
 Features = NDArray[np.float32]
 Column = NDArray[Any]
 """Numbers, or texts as objects: numpy's own texts all take the room of the longest, and lose a \\0 at their end."""
+Choose = Callable[[list[str]], list[str]]
+"""Which of the columns are read."""
 
 
 def table(path: Path, label: str) -> tuple[Features, Column]:
     """Features [N, F] and labels [N]."""
+    return (_parquet if is_parquet(path) else _text)(path, label)
+
+
+def is_parquet(path: Path) -> bool:
+    """Or a table of text; anything else is refused."""
     size_of(path)
-    readers = {".csv": _csv, ".parquet": _parquet}
-    if path.suffix not in readers:
-        raise ValueError(f"a table must be a {' or '.join(readers)} file, got {path}")
-    return readers[path.suffix](path, label)
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"a table must be a {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} file, got {path}")
+    return path.suffix == ".parquet"
 
 
-def _csv(path: Path, label: str) -> tuple[Features, Column]:
-    try:
-        # Spreadsheets begin a file with a byte-order mark.
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            return _rows((row for row in csv.reader(_lines(file)) if row), path, label)
-    except (UnicodeDecodeError, csv.Error) as problem:
-        raise ValueError(f"{path} must be a text file of comma-separated values, got {reason(problem)}") from None
-
-
-def _lines(file: TextIO) -> Iterator[str]:
-    while line := file.readline(MOST_LINE):
-        if len(line) == MOST_LINE:
-            raise csv.Error(f"a line of more than {MOST_LINE:,} characters")
-        yield line
-
-
-def _rows(rows: Iterator[list[str]], path: Path, label: str) -> tuple[Features, Column]:
+def _text(path: Path, label: str) -> tuple[Features, Column]:
     """A row at a time becomes numbers, so that no cell takes more room than it needs."""
+    with text_rows(path) as (rows, decimal_comma):
+        names, rows = header(rows, path)
+        check_names(names, path, label)
+        place, numbers, labels, known = names.index(label), array("d"), list[str](), dict[str, str]()
+        number = with_comma if decimal_comma else float
+        for at, row in enumerate(rows, 1):
+            text = row.pop(place).strip()
+            # Equal texts share their memory.
+            labels.append(known.setdefault(text, text))
+            try:
+                numbers.extend(map(number, row))
+            except ValueError:
+                column = next(column for column, cell in enumerate(row) if not is_number(cell, number))
+                raise unfit(row[column].strip(), at, names[column + (column >= place)], path) from None
+    del names[place]
+    return _float32(np.frombuffer(numbers).reshape(len(labels), -1), names, path), np.array(labels, object)
+
+
+def header(rows: Rows, path: Path) -> tuple[list[str], Rows]:
+    """The names, and the rows after them, of which there is one at least and all are as long."""
     names, first = [name.strip() for name in next(rows, [])], next(rows, None)
     if first is None:
         raise ValueError(
             f"{path} must have a line of names and at least one row, got {1 if names else 0} lines: add rows"
         )
-    _check_names(names, path, label)
-    place, numbers, labels, known = names.index(label), array("d"), list[str](), dict[str, str]()
-    for number, row in enumerate(itertools.chain([first], rows), 1):
-        if len(row) != len(names):
-            raise ValueError(f"every row of {path} must have {len(names)} values, got {len(row)} in row {number}")
-        text = row.pop(place).strip()
-        # Equal texts share their memory.
-        labels.append(known.setdefault(text, text))
-        try:
-            numbers.extend(map(float, row))
-        except ValueError:
-            column = next(column for column, cell in enumerate(row) if not _is_number(cell))
-            raise _unfit(row[column].strip(), number, names[column + (column >= place)], path) from None
-    del names[place]
-    return _float32(np.frombuffer(numbers).reshape(len(labels), -1), names, path), np.array(labels, object)
+    return names, _as_long(itertools.chain([first], rows), len(names), path)
+
+
+def _as_long(rows: Rows, wanted: int, path: Path) -> Rows:
+    for number, row in enumerate(rows, 1):
+        if len(row) != wanted:
+            raise ValueError(f"every row of {path} must have {wanted} values, got {len(row)} in row {number}")
+        yield row
+
+
+def with_comma(text: str) -> float:
+    """A number as spreadsheets of many countries write it, 1,5, or with a point."""
+    return float(text.replace(",", ".") if text.count(",") == 1 and "." not in text else text)
 
 
 def _parquet(path: Path, label: str) -> tuple[Features, Column]:
-    columns = _parquet_columns(path, label)
+    columns = parquet_columns(path, label)
     labels = columns.pop(label)
     features = np.empty((len(labels), len(columns)))
     for place, (name, values) in enumerate(columns.items()):
@@ -94,7 +103,8 @@ def _parquet(path: Path, label: str) -> tuple[Features, Column]:
     return _float32(features, list(columns), path), labels
 
 
-def _parquet_columns(path: Path, label: str) -> dict[str, Column]:
+def parquet_columns(path: Path, label: str, choose: Choose = lambda names: names) -> dict[str, Column]:
+    """The columns that are chosen of the names, with their values."""
     arrow = import_optional("pyarrow", "pyarrow", "a .parquet file")
     file_of = import_optional("pyarrow.parquet", "pyarrow", "a .parquet file").ParquetFile
     size = size_of(path)
@@ -104,33 +114,35 @@ def _parquet_columns(path: Path, label: str) -> dict[str, Column]:
     except Exception as problem:
         # Here and below: a library may raise anything on a malformed file.
         raise _no_parquet(path, problem) from None
-    _check_names(schema.names, path, label)
-    for field in schema:
+    check_names(schema.names, path, label)
+    chosen = choose(list(schema.names))
+    fields = [schema.field(name) for name in chosen]
+    for field in fields:
         if not _is_text(arrow, field.type) and not _is_number_type(arrow, field.type):
             wanted = "numbers or text" if field.name == label else "numbers"
             got = f"got {short(str(field.type))}: leave it out or encode it"
             raise ValueError(f"column {quoted(field.name)} of {path} must hold {wanted}, {got}")
     if count < 1:
         raise ValueError(f"{path} must have at least one row, got none: add rows")
-    check_unpacked(path, 8 * count * len(schema), size)
-    texts = [field.name for field in schema if _is_text(arrow, field.type)]
+    check_unpacked(path, 8 * count * len(fields), size)
+    texts = [field.name for field in fields if _is_text(arrow, field.type)]
     total, pieces, known = 0, [], dict[str, str]()
     try:
         # A text is kept once, however many rows have it.  No memory map and no threads: the file may be replaced while
         # the result lives, and cores are the caller's.
         with file_of(path, read_dictionary=texts) as file:
-            for piece in file.iter_batches(_ROWS, use_threads=False):
+            for piece in file.iter_batches(_ROWS, columns=chosen, use_threads=False):
                 total += piece.nbytes
-                pieces.append([_values(arrow, column, known) for column in piece.columns])
+                pieces.append([_values(arrow, piece.column(name), known) for name in chosen])
                 if total > max(MOST_UNPACKED, MOST_RATIO * size):
                     break
         columns = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
     except Exception as problem:
         raise _no_parquet(path, problem) from None
     check_unpacked(path, total, size)
-    if len(columns) != len(schema):
+    if len(columns) != len(chosen):
         raise _no_parquet(path, ValueError(f"no rows where it declares {count:,}"))
-    return dict(zip(schema.names, columns, strict=True))
+    return dict(zip(chosen, columns, strict=True))
 
 
 def _no_parquet(path: Path, problem: Exception) -> ValueError:
@@ -170,8 +182,8 @@ def _numbers(values: Column, name: str, path: Path) -> Column:
     try:
         return np.array([float(value) for value in values])
     except ValueError:
-        row = next(row for row, value in enumerate(values) if not _is_number(value))
-        raise _unfit(values[row], row + 1, name, path) from None
+        row = next(row for row, value in enumerate(values) if not is_number(value))
+        raise unfit(values[row], row + 1, name, path) from None
 
 
 def _float32(features: NDArray[np.float64], names: list[str], path: Path) -> Features:
@@ -180,22 +192,22 @@ def _float32(features: NDArray[np.float64], names: list[str], path: Path) -> Fea
     finite = np.isfinite(numbers)
     if not finite.all():
         row, column = divmod(int((~finite).argmax()), len(names))
-        raise _unfit(f"{features[row, column]:g}", row + 1, names[column], path)
+        raise unfit(f"{features[row, column]:g}", row + 1, names[column], path)
     return numbers
 
 
-def _unfit(got: str, row: int, name: str, path: Path) -> ValueError:
+def unfit(got: str, row: int, name: str, path: Path) -> ValueError:
     column = f"column {quoted(name)} of {path}"
-    if got.lower() in _MISSING:
+    if got.lower() in MISSING:
         return ValueError(f"{column} must have a value in every row, got {got!r} in row {row}: fill or drop such rows")
-    if _is_number(got):
+    if is_number(got):
         return ValueError(f"{column} must hold finite 32-bit numbers, got {got} in row {row}: scale or drop it")
     return ValueError(
         f"{column} must hold numbers, got {quoted(got)} in row {row}: leave it out or encode it as numbers"
     )
 
 
-def _check_names(names: list[str], path: Path, label: str) -> None:
+def check_names(names: list[str], path: Path, label: str) -> None:
     if len(names) > MOST_COLUMNS:
         raise ValueError(f"{path} must have at most {MOST_COLUMNS:,} columns, got {len(names):,}: leave some out")
     seen = set[str]()
@@ -213,9 +225,9 @@ def _check_names(names: list[str], path: Path, label: str) -> None:
         )
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str, number: Callable[[str], float] = float) -> bool:
     try:
-        float(text)
+        number(text)
     except ValueError:
         return False
     return True

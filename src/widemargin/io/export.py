@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import warnings
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from widemargin.data.local import TableData
 from widemargin.data.optional import import_optional
+from widemargin.data.schema import Schema
 from widemargin.files import Damaged, read_note, write_whole
 from widemargin.runs.folder import RunFolder, best_again
 from widemargin.runs.run import Run
@@ -64,21 +69,52 @@ def weights_of(folder: RunFolder, weights: str) -> Path:
 
 
 def export(folder: RunFolder, to: Path, weights: str = "best") -> None:
-    """Weights under the network's own names (.safetensors), or the whole network: logits of a batch of any size."""
+    """Weights under the network's own names (.safetensors), or the whole network: logits of a batch of any size.
+
+    Of a run on a table the whole network takes raw rows; the weights have the encoding of rows beside them, in the
+    metadata.
+    """
     _check_suffix(to)
-    _, module = trained(folder, weights)
-    write_network(module, read_description(folder.description)["data"]["shape"], to)
+    run, module = trained(folder, weights)
+    description, schema = read_description(folder.description), schema_of(folder, run)
+    names = dict(description.get("names") or {})
+    if schema is None:
+        write_network(module, description["data"]["shape"], to, names)
+    elif to.suffix == ".safetensors":
+        write_network(module, description["data"]["shape"], to, names | {"schema": schema.to_dict()})
+    else:
+        described = {"columns": list(schema.names), **names, "schema": schema.to_dict()}
+        write_network(on_raw_rows(schema, module), (len(schema.columns),), to, described)
 
 
-def write_network(network: nn.Module, shape: Sequence[int], to: Path) -> None:
-    """A network in eval mode that takes points of this shape; random draws become constants."""
+def schema_of(folder: RunFolder, run: Run) -> Schema | None:
+    """Of the run's table; it must be there if the run is on one."""
+    schema = folder.read_schema()
+    if schema is None and isinstance(run.data, TableData):
+        raise Damaged(f"{folder.schema} is missing: `widemargin resume {folder.path}` writes it anew")
+    return schema
+
+
+def on_raw_rows(schema: Schema, network: nn.Module) -> nn.Module:
+    """The encoding of rows and then the network."""
+    return nn.Sequential(OrderedDict(encoder=schema.encoder(), network=network)).eval()
+
+
+def write_network(
+    network: nn.Module, shape: Sequence[int], to: Path, described: Mapping[str, Any] | None = None
+) -> None:
+    """A network in eval mode that takes points of this shape; random draws become constants.
+
+    What is described, such as the names of classes, goes along as metadata: JSON by name.
+    """
     _check_suffix(to)
+    metadata = {name: json.dumps(value) for name, value in (described or {}).items()}
     # Neither 0 nor 1 examples: a tracer takes these for constants.
     inputs = torch.full((3, *shape), 0.5)
     with torch.no_grad():
         # Draws of the first call must not be made by a tracer.
         network(inputs)
-    _WRITERS[to.suffix](network, inputs, to)
+    _WRITERS[to.suffix](network, inputs, to, metadata)
 
 
 def _check_suffix(to: Path) -> None:
@@ -86,12 +122,12 @@ def _check_suffix(to: Path) -> None:
         raise ValueError(f"--to must end in {', '.join(_WRITERS)}, got {to}")
 
 
-def _write_weights(module: nn.Module, inputs: Tensor, to: Path) -> None:
+def _write_weights(module: nn.Module, inputs: Tensor, to: Path, metadata: dict[str, str]) -> None:
     weights = {name: value.detach().contiguous().clone() for name, value in module.state_dict().items()}
-    write_whole(to, save(weights, {"format": "pt"}))
+    write_whole(to, save(weights, {"format": "pt", **metadata}))
 
 
-def _write_program(module: nn.Module, inputs: Tensor, to: Path) -> None:
+def _write_program(module: nn.Module, inputs: Tensor, to: Path, metadata: dict[str, str]) -> None:
     try:
         program = torch.export.export(plain(module), (inputs,), dynamic_shapes=({0: torch.export.Dim("batch")},))
     except Exception as problem:
@@ -102,11 +138,11 @@ def _write_program(module: nn.Module, inputs: Tensor, to: Path) -> None:
             "x.flatten(1), leave out what depends on values, or export its weights to a .safetensors file"
         ) from problem
     content = io.BytesIO()
-    torch.export.save(program, content)
+    torch.export.save(program, content, extra_files={f"{name}.json": text for name, text in metadata.items()})
     write_whole(to, content.getvalue())
 
 
-def _write_onnx(module: nn.Module, inputs: Tensor, to: Path) -> None:
+def _write_onnx(module: nn.Module, inputs: Tensor, to: Path, metadata: dict[str, str]) -> None:
     for package in ("onnx", "onnxscript"):
         import_optional(package, "'widemargin[onnx]'", "an .onnx file")
     logger = logging.getLogger("torch.onnx")
@@ -126,7 +162,10 @@ def _write_onnx(module: nn.Module, inputs: Tensor, to: Path) -> None:
         )
         logger.setLevel(before)
     assert program is not None
-    write_whole(to, program.model_proto.SerializeToString())
+    proto = program.model_proto
+    for name, text in metadata.items():
+        proto.metadata_props.add(key=name, value=text)
+    write_whole(to, proto.SerializeToString())
 
 
 _WRITERS = {".safetensors": _write_weights, ".onnx": _write_onnx, ".pt2": _write_program}

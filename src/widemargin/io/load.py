@@ -13,9 +13,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Generator, Tensor, nn
 
+from widemargin.data.checks import ClassName
 from widemargin.data.dataset import digest
+from widemargin.data.schema import Schema
 from widemargin.io.archive import named_tensors, unpickled
-from widemargin.io.export import trained
+from widemargin.io.export import on_raw_rows, schema_of, trained
 from widemargin.io.onnx_graph import read_onnx
 from widemargin.io.pt2_graph import read_pt2
 from widemargin.io.zoo import PREFIX, ZOO, zoo_run
@@ -42,6 +44,10 @@ class Model:
     """Of the weights, and of the file if the network is the user's own."""
     run: Run | None = None
     notes: tuple[str, ...] = ()
+    schema: Schema | None = None
+    """Of the table that a run was trained on: the network takes rows that it has encoded."""
+    classes: tuple[ClassName, ...] = ()
+    """What a run calls its classes, if they have names."""
 
 
 def load_model(place: str, weights: Path | None = None, which: Literal["best", "last"] = "best") -> Model:
@@ -71,14 +77,17 @@ def load_model(place: str, weights: Path | None = None, which: Literal["best", "
 def load(place: str | Path) -> nn.Module:
     """A trained network in eval mode that returns logits: the name of one in the zoo, runs/KEY, .pt2 or .onnx.
 
-    Several members return the log of their mean probability.
+    Of a run on a table it takes raw rows, as an exported one does: numbers, categories by their number in schema.json,
+    NaN where nothing is known.  Several members return the log of their mean probability.
     """
     named = str(place)
     in_zoo = named.startswith(PREFIX) or (not Path(named).exists() and (ZOO / named).is_dir())
     if in_zoo:
         return trained(zoo_run(named.removeprefix(PREFIX)), "last")[1]
     if Path(named).is_dir():
-        return trained(RunFolder(Path(named)), "best")[1]
+        run, module = trained(RunFolder(Path(named)), "best")
+        schema = schema_of(RunFolder(Path(named)), run)
+        return module if schema is None else on_raw_rows(schema, module)
     network = load_model(named).network
     assert isinstance(network, Single)
     return network.head
@@ -90,8 +99,10 @@ def _run(folder: RunFolder, which: Literal["best", "last"]) -> Model:
         raise ValueError(f"{folder.path} has not finished training: `widemargin resume {folder.path}` goes on")
     used = folder.best if which == "best" and folder.best.exists() else folder.last
     notes = () if used.stem == which else (f"it has no {which} weights, so its {used.stem} ones are used",)
-    name = str(read_description(folder.description).get("title") or folder.path.name)
-    return Model(_at_inputs(run, module), name, _file_digest(used), run, notes)
+    description = read_description(folder.description)
+    name, names = str(description.get("title") or folder.path.name), description.get("names") or {}
+    network, classes = _at_inputs(run, module), tuple(names.get("classes", ()))
+    return Model(network, name, _file_digest(used), run, notes, schema_of(folder, run), classes)
 
 
 def _zoo(name: str) -> Model:

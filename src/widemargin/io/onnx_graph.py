@@ -252,6 +252,7 @@ OPERATORS: dict[str, Operator] = {
     "Concat": lambda node, *parts: torch.cat(parts, node.get("axis")),
     "Conv": _conv,
     "Div": _div,
+    "Equal": _plain(torch.eq),
     "Dropout": _dropout,
     "Elu": lambda node, x: F.elu(x, node.get("alpha", 1.0)),
     "Erf": _plain(torch.erf),
@@ -263,6 +264,7 @@ OPERATORS: dict[str, Operator] = {
     "GlobalAveragePool": lambda node, x: x.mean(_spatial(x), keepdim=True),
     "GlobalMaxPool": lambda node, x: x.amax(_spatial(x), keepdim=True),
     "Identity": lambda node, x: x,
+    "IsNaN": _plain(torch.isnan),
     "LeakyRelu": lambda node, x: F.leaky_relu(x, node.get("alpha", 0.01)),
     "Log": _plain(torch.log),
     "LogSoftmax": _softmax(torch.log_softmax),
@@ -287,6 +289,7 @@ OPERATORS: dict[str, Operator] = {
     "Tanh": _plain(torch.tanh),
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
+    "Where": _plain(torch.where),
 }
 
 

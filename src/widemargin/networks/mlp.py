@@ -1,5 +1,6 @@
 """Multi-layer perceptrons, one at a time or many of one shape at once."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -61,6 +62,22 @@ class MLPSpec:
                 bound = layer.in_features**-0.5
                 parameter.uniform_(-bound, bound, generator=rng)
         return network
+
+
+@part
+@dataclass(frozen=True)
+class FlatMLPSpec:
+    """An MLP of inputs of any shape, images for instance: all their features in one row."""
+
+    widths: tuple[int, ...]
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_widths(self.widths, self.dropout)
+
+    def build(self, rng: Generator) -> nn.Sequential:
+        mlp = MLPSpec(self.widths, self.dropout).build(rng)
+        return nn.Sequential(OrderedDict[str, nn.Module](flatten=nn.Flatten(), mlp=mlp))
 
 
 class StackedMLP(nn.Module):

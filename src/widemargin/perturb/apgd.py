@@ -189,7 +189,8 @@ def climbed(climb: Climb, start: Start, inputs: Points, labels: Labels, targets:
             break
         last_loss = now.loss
         loss = partial(height, climb.loss, labels=now.labels, targets=now.targets)
-        logits, now.loss, now.gradient = slope(climb.classify, now.inputs + now.delta, loss)
+        logits, now.loss, uphill = slope(climb.classify, now.inputs + now.delta, loss)
+        now.gradient = climb.ball.box.free(uphill)
         if step > 0:
             now.rises = now.rises + (now.loss > last_loss)
         if climb.counts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import torch
@@ -28,8 +28,12 @@ class Box:
 
     low: Bound
     high: Bound
+    fixed: tuple[int, ...] = ()
+    """Features that no perturbation changes, by their places in a flat sample: they may have any value."""
 
     def __post_init__(self) -> None:
+        if self.fixed != tuple(sorted(set(self.fixed))) or (self.fixed and self.fixed[0] < 0):
+            raise ValueError(f"Box.fixed must be different places in rising order, got {self.fixed}")
         lows, highs = (torch.as_tensor(bound, dtype=torch.float64) for bound in (self.low, self.high))
         if lows.ndim and highs.ndim and lows.shape != highs.shape:
             raise ValueError(f"Box.low and Box.high must be as many, got {len(lows)} and {len(highs)}")
@@ -37,17 +41,38 @@ class Box:
             raise ValueError(f"Box.low must be below Box.high, got {self.low} and {self.high}")
 
     def __repr__(self) -> str:
+        if self.fixed:
+            return f"{replace(self, fixed=())!r}.holding({self.fixed!r})"
         if self.is_open:
             return "OPEN"
         return "UNIT" if (self.low, self.high) == UNIT_BOUNDS else f"Box(low={self.low!r}, high={self.high!r})"
 
     @property
     def is_open(self) -> bool:
-        return (self.low, self.high) == OPEN_BOUNDS
+        return (self.low, self.high) == OPEN_BOUNDS and not self.fixed
+
+    def holding(self, fixed: tuple[int, ...]) -> Box:
+        """The same box, in which perturbations leave these features as they are."""
+        return replace(self, fixed=fixed)
 
     def room(self, center: Encoded) -> tuple[Tensor, Tensor]:
-        """How far each feature may go down (<= 0) and up (>= 0) from here."""
-        return self._like(self.low, center) - center, self._like(self.high, center) - center
+        """How far each feature may go down (<= 0) and up (>= 0) from here: not at all if it is fixed."""
+        down, up = self._like(self.low, center) - center, self._like(self.high, center) - center
+        return self.free(down), self.free(up)
+
+    def free(self, changes: Encoded) -> Encoded:
+        """Changes or gradients with 0 for the features that are fixed."""
+        if not self.fixed:
+            return changes
+        features = changes[0].numel()
+        if self.fixed[-1] >= features:
+            raise ValueError(f"the box holds feature {self.fixed[-1]} fixed, but a point has {features} features")
+        held = torch.zeros(features, dtype=torch.bool, device=changes.device)
+        held[list(self.fixed)] = True
+        return changes.masked_fill(held.view(changes.shape[1:]), 0.0)
+
+    def free_features(self, like: Encoded) -> int:
+        return like[0].numel() - len(self.fixed)
 
     def room_ahead(self, direction: Encoded, center: Encoded) -> Tensor:
         """[B, features]: how far each feature may go the way that the direction takes it."""
@@ -163,8 +188,8 @@ class Ball(ABC):
         return delta
 
     def draw_direction(self, rng: RowRng, like: Encoded) -> Encoded:
-        """Any direction, of any length."""
-        return rng.normal(*like.shape[1:]).to(like)
+        """Any direction, of any length, among the features that are free."""
+        return self.box.free(rng.normal(*like.shape[1:]).to(like))
 
     def draw_surface(self, rng: RowRng, like: Encoded) -> Encoded:
         """Anywhere on the surface, still to be cut by the box."""
@@ -206,7 +231,7 @@ class Linf(Ball):
         return length.view_as(gradient) * gradient.sign()
 
     def draw_direction(self, rng: RowRng, like: Encoded) -> Encoded:
-        return 2 * rng.uniform(*like.shape[1:]).to(like) - 1
+        return self.box.free(2 * rng.uniform(*like.shape[1:]).to(like) - 1)
 
     def l2_reach(self, like: Encoded) -> float:
         return float(like[0].numel() ** 0.5)
@@ -240,8 +265,8 @@ class L2(Ball):
         return clamped if shrink is None else (delta * _per_row(shrink, delta)).clamp_(down, up)
 
     def sample(self, center: Encoded, rng: Rng) -> Encoded:
-        direction = self.steepest(rng.normal(center))
-        distance = rng.uniform(center.flatten(1)[:, 0]) ** (1 / center[0].numel()) * self.radius
+        direction = self.steepest(self.box.free(rng.normal(center)))
+        distance = rng.uniform(center.flatten(1)[:, 0]) ** (1 / self.box.free_features(center)) * self.radius
         return self.box.clamp(direction * _per_row(distance, center), center)
 
     def to_plane(self, gradient: Encoded, needed: PerSample, center: Encoded) -> Encoded:
@@ -286,6 +311,7 @@ class L1(Ball):
     def sample(self, center: Encoded, rng: Rng) -> Encoded:
         # Exponential spacings: d of d + 1 shares of a whole are uniform in the simplex.
         spacings = -torch.log1p(-rng.uniform(torch.cat([center.flatten(1), center.flatten(1)[:, :1]], 1)))
+        spacings = torch.cat([self.box.free(spacings[:, :-1].view_as(center)).flatten(1), spacings[:, -1:]], 1)
         shares = spacings[:, :-1] / spacings.sum(1, keepdim=True) * self.radius
         signs = (rng.uniform(center) < 0.5).to(center) * 2 - 1
         return self.box.clamp(shares.view_as(center) * signs, center)

@@ -64,7 +64,7 @@ class BisectedAPGD:
         climb = Climb(classify, margin_loss, ball, self.steps)
         now, climbs = self._begun(known, classify, labels), 0
         while len(now.row) > 0:
-            drawn = rng.at(now.row).normal(*inputs.shape[1:], draw=climbs).to(inputs)
+            drawn = self.box.free(rng.at(now.row).normal(*inputs.shape[1:], draw=climbs).to(inputs))
             start = _start(self.norm, now, drawn, anywhere=climbs == 0)
             delta, across = climbed(climb, start, now.inputs, now.labels, now.labels)
             reached = inside(self.box, now.inputs + torch.where(per_row(across, delta), delta, 0.0))
@@ -82,9 +82,8 @@ class BisectedAPGD:
         ball, inputs = self.norm(0.0, self.box), known.inputs
         most, is_known = farthest(ball, inputs), known.distance < torch.inf
         _, lead, gradient = slope(classify, inputs, partial(height, margin_loss, labels=labels))
-        radius = torch.where(
-            is_known, (1 - _FIRST_GAP) * known.distance, first_radius(lead, ball.dual_norm(gradient), most)
-        )
+        climb = ball.dual_norm(self.box.free(gradient))
+        radius = torch.where(is_known, (1 - _FIRST_GAP) * known.distance, first_radius(lead, climb, most))
         return _Bracket(
             row=torch.arange(len(inputs), device=inputs.device),
             inputs=inputs,

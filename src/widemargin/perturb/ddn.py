@@ -42,13 +42,13 @@ class DDN:
         delta, radius = torch.zeros_like(inputs), torch.zeros_like(most)
         for step in range(self.steps):
             answers, height, gradient = slope(model, inputs + delta, partial(_log_odds, labels=labels))
-            across = wrong(answers, labels)
+            gradient, across = self.box.free(gradient), wrong(answers, labels)
             seen.see(inputs + delta, across)
             if step == 0:
                 radius = first_radius(height, ball.dual_norm(gradient), most)
             else:
                 radius = (radius * torch.where(across, 1 - self.gamma, 1 + self.gamma)).minimum(most)
-            uphill = direction(self.box.inward(gradient, inputs + delta), rows, step)
+            uphill = self.box.free(direction(self.box.inward(gradient, inputs + delta), rows, step))
             delta = delta + per_row(radius, delta) * fade(1.0, 0.01, step / self.steps) * uphill
             delta = self.box.clamp(sphere.steepest(delta) * per_row(radius, delta), inputs)
         return perturbed(ball, inputs, seen.places)

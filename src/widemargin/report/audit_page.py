@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from widemargin.auditing.result import Audit
+from widemargin.data.limits import listed
 from widemargin.measure.diagnostics import Finding
 from widemargin.report.document import Picture, Remark, Report, Tone
 from widemargin.report.figures import COLOURS, Array, bare, panels
@@ -100,7 +101,10 @@ def _evidence(audit: Audit, finding: Finding) -> str:
 def _box(audit: Audit) -> str:
     """A page has no room for an interval of every feature."""
     box = audit.question.balls[0].box
-    return f"of {len(box.low)} intervals, as in audit.json" if isinstance(box.low, tuple) else repr(box)
+    held = f", with {listed(audit.fixed)} held fixed" if box.fixed else ""
+    if isinstance(box.low, tuple):
+        return f"of {len(box.low)} intervals, as in audit.json{held}"
+    return f"{box.holding(())!r}{held}"
 
 
 def _accuracy(audit: Audit) -> Table:

@@ -34,9 +34,12 @@ class Separated:
     contradictions: list[list[int]]
     rows: tuple[int, ...] = ()
     """Row in the file of each example, counted from 1; 1, 2, ... by default."""
-    columns: tuple[str, ...] = ()
-    """Names of a table's columns; x1, x2, ... by default."""
-    units: str = "units of the data"
+
+    @property
+    def units(self) -> str:
+        schema = self.examples.schema
+        standardised = schema is not None and schema.standardized
+        return "standard deviations of the training rows" if standardised else "units of the data"
 
     def summary(self) -> dict[str, Any]:
         """For separation.json.  Rows are counted from 1, as in the file."""
@@ -147,15 +150,21 @@ def _pair(separated: Separated, one: int, two: int, distance: float) -> tuple[st
 
 
 def _difference(separated: Separated, one: int, two: int) -> str:
-    """Names and values of the columns in which two rows differ most."""
+    """Names of the columns in which two rows differ most, and their values there, in the units of the file."""
     a, b = (separated.examples.stored[row].flatten().double().numpy() for row in (one, two))
     order = np.argsort(-np.abs(a - b), kind="stable")[:_COLUMNS].tolist()
-    parts = [f"{_column(separated, place)} {a[place]:.4g}, {b[place]:.4g}" for place in order if a[place] != b[place]]
+    parts = [_cells(separated.examples, place, a[place], b[place]) for place in order if a[place] != b[place]]
     return "; ".join(parts) or "nothing"
 
 
-def _column(separated: Separated, place: int) -> str:
-    return separated.columns[place] if separated.columns else f"x{place + 1}"
+def _cells(examples: Dataset, place: int, *values: float) -> str:
+    schema = examples.schema
+    numbers = [] if schema is None else schema.numbers
+    if place < len(numbers):
+        _, column = numbers[place]
+        values = tuple(value * column.scale + column.shift for value in values)
+    name = examples.features[place] if examples.features else f"x{place + 1}"
+    return f"{name} {', '.join(f'{value:.4g}' for value in values)}"
 
 
 def _copies(separated: Separated) -> tuple[Table, ...]:

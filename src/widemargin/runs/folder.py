@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
+from widemargin.data.schema import Schema
 from widemargin.files import (
     Damaged,
     read_json,
@@ -36,7 +37,8 @@ Line = dict[str, Any]
 @dataclass(frozen=True)
 class RunFolder:
     """run.yaml says what is done, records.jsonl what happened, checkpoint.safetensors holds all it takes to go on,
-    last and best.safetensors the weights, figures.json what came out on the test part.
+    last and best.safetensors the weights, figures.json what came out on the test part, schema.json what the columns of
+    a table are.
 
     Each says so when it is not as it was written.  All but the checkpoint and the best weights can be made again from
     the checkpoint, and are, by going on."""
@@ -66,6 +68,10 @@ class RunFolder:
     @property
     def figures(self) -> Path:
         return self.path / "figures.json"
+
+    @property
+    def schema(self) -> Path:
+        return self.path / "schema.json"
 
     @classmethod
     def of(cls, run: Run, root: Path) -> RunFolder:
@@ -144,6 +150,23 @@ class RunFolder:
                 f"began the run, `widemargin train ... --out {self.path}`, which goes on from the checkpoint"
             ) from None
         write_whole(self.description, sealed_text(text).encode())
+
+    def save_schema(self, schema: Schema) -> None:
+        """Unless it is here already: it follows from the data, which is as it was."""
+        with suppress(Damaged, ValueError):
+            if self.read_schema() == schema:
+                return
+        write_json(self.schema, schema.to_dict())
+
+    def read_schema(self) -> Schema | None:
+        """None for runs on anything but a table."""
+        try:
+            return Schema.from_dict(read_json(self.schema))
+        except FileNotFoundError:
+            return None
+        except ValueError as problem:
+            said = str(problem) if isinstance(problem, Damaged) else f"{self.schema} is damaged ({problem})"
+            raise Damaged(f"{said}: `widemargin resume {self.path}` writes it anew") from None
 
     def save_figures(self, figures: Mapping[str, Any]) -> None:
         write_json(self.figures, figures)

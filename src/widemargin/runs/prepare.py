@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from widemargin.data.batches import updates_per_epoch
+from widemargin.data.checks import ClassName
 from widemargin.data.dataset import IN_MEMORY, Dataset, Examples, Splits
+from widemargin.data.schema import Schema
 from widemargin.method import Method
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
@@ -39,6 +41,8 @@ class PreparedRun:
     """Of the same run in folders that an earlier version began."""
     left_out: str = ""
     """A sentence on rows that are not trained on, if there are such."""
+    schema: Schema | None = None
+    """Of the table that is trained on."""
 
     @property
     def updates(self) -> int:
@@ -60,7 +64,7 @@ def prepare(
     # A batch that is too large is refused before there is a folder.
     run.plan.updates(len(train))
     network = run.estimator.network(lambda member: channels_last(run.build(member)), run.place, train).to(device)
-    description = {"title": title, "key": run.key, "run": to_dict(run), "data": data_note(data)}
+    description = {"title": title, "key": run.key, "run": to_dict(run), "data": data_note(data), **names_note(data)}
     return PreparedRun(
         network,
         train,
@@ -74,6 +78,7 @@ def prepare(
         description,
         run.older_keys,
         left_out,
+        train_part(data).schema,
     )
 
 
@@ -112,6 +117,24 @@ def channels_last(network: nn.Module) -> nn.Module:
     return network.to(memory_format=torch.channels_last) if fit_for_it else network  # type: ignore[call-overload]
 
 
+def train_part(data: Dataset | Splits) -> Dataset:
+    return data if isinstance(data, Dataset) else data.train
+
+
+def names_note(data: Dataset | Splits) -> dict[str, Any]:
+    """What classes and features are called, unless they have numbers alone or there are very many."""
+    train = train_part(data)
+    names: dict[str, list[ClassName]] = {"classes": list(train.names), "features": list(train.features)}
+    if names["classes"] == list(range(train.classes)):
+        del names["classes"]
+    known = {kind: called for kind, called in names.items() if 0 < len(called) <= _MOST_NAMES}
+    return {"names": known} if known else {}
+
+
+_MOST_NAMES = 1_000
+"""In a run.yaml; schema.json has them all."""
+
+
 def data_note(data: Dataset | Splits) -> dict[str, Any]:
     """What exactly the examples were: a description names a place, not what is there."""
     if isinstance(data, Dataset):
@@ -122,6 +145,6 @@ def data_note(data: Dataset | Splits) -> dict[str, Any]:
         "rows": [len(data.train), len(data.validation), len(data.test)],
         **unlabelled,
         "shape": list(data.train.stored.shape[1:]),
-        "digest": " ".join(dict.fromkeys(part.digest for part in (data.train, data.test))),
+        "digest": " ".join(dict.fromkeys(part.digest for part in (data.train, data.validation, data.test))),
         "official": None if official[0] is None else all(official),
     }

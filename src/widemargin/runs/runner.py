@@ -82,6 +82,8 @@ def run_training(
     with claim, _Course.entered(prepared, folder) as course:
         # Nothing may be written before all have read.
         processes.wait()
+        if folder is not None and prepared.schema is not None:
+            folder.save_schema(prepared.schema)
         course.go(observers, pace, processes, until)
         return course.finish() if course.at_end else course.pause()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from widemargin.perturb.objectives import Objective, Term
 TERMS: dict[str, Term] = {
     term.name: term for value in vars(objectives).values() if isinstance(value, Objective) for _, term in value.terms
 }
+LATER = {"Box": {"fixed"}, "Method": {"class_weights"}}
+"""Fields that parts got after version 2 began: left out while they have their default, so that keys stay."""
 _UNREADABLE = "own"
 """Instead of a part's name, for what is no part."""
 
@@ -30,8 +32,16 @@ def to_dict(part: Any) -> Any:
     if isinstance(part, Objective):
         return {"Objective": [[weight, _term(term)] for weight, term in part.terms]}
     if is_dataclass(part) and PARTS.get(type(part).__name__) is type(part):
-        return {type(part).__name__: {field.name: to_dict(getattr(part, field.name)) for field in fields(part)}}
+        return {type(part).__name__: {name: to_dict(value) for name, value in _shown(part)}}
     return {_UNREADABLE: repr(part)}
+
+
+def _shown(part: Any) -> Iterator[tuple[str, Any]]:
+    later = LATER.get(type(part).__name__, set())
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if field.name not in later or value != field.default:
+            yield field.name, value
 
 
 def _term(term: Term) -> Any:

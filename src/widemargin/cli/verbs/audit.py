@@ -30,6 +30,8 @@ class Audit:
     """Of the balls."""
     data: Annotated[str | None, _OPTIONAL] = None
     """A name, folder or file, as for `widemargin train`; its test part is used.  [the run's]"""
+    test: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """A file or folder like that of --data, all examples of which are used.  [the run's]"""
     weights: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """Weights for my_file.py:MyNet: .safetensors, or a .pt state dict."""
     points: int = 1_000

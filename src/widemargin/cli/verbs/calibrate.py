@@ -26,6 +26,8 @@ class Calibrate:
     """Names, folders or files of other datasets; of each the test part, images scaled to the network's size."""
     data: Annotated[str | None, _OPTIONAL] = None
     """A name, folder or file, as for `widemargin train`; its test part is used.  [the run's]"""
+    test: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """A file or folder like that of --data, all examples of which are used.  [the run's]"""
     weights: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """Weights for my_file.py:MyNet: .safetensors, or a .pt state dict."""
     points: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None

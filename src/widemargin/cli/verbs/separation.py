@@ -10,6 +10,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 _INT = arg(metavar="INT", help_behavior_hint="")
+_NAMES = arg(metavar="COLUMN,...", help_behavior_hint="")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,14 @@ class Separation:
     """Measure so many examples, drawn class by class, against all.  [all; 10,000 if there are more than a million]"""
     label: str = "label"
     """Column of the labels in a table; rows without one are left out."""
+    drop: Annotated[str | None, _NAMES] = None
+    """Columns of a table that are left out, an id for instance."""
+    only: Annotated[str | None, _NAMES] = None
+    """Columns of a table that are used, and no others."""
+    categories: Annotated[str | None, _NAMES] = None
+    """Columns of numbers that stand for categories; columns of texts always do.  Each category becomes a feature."""
+    no_standardize: Annotated[bool, arg(help_behavior_hint="")] = False
+    """Measure the columns of a table in their units, instead of standard deviations of the rows to train on."""
     unlabelled: Annotated[int | None, _INT] = None
     """The number that means no label in an .npz file.  [every number is a class; NaN is no label]"""
     size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None

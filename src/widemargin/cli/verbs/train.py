@@ -19,6 +19,8 @@ _TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hin
 # What may be named is decided by the parts there are, which are not imported to print a help text.
 _SCHEDULE = arg(metavar="constant|cosine|triangle|multistep", help_behavior_hint="")
 _NORM = arg(metavar="linf|l2|l1")
+_FILE, _NAMES = arg(metavar="FILE", help_behavior_hint=""), arg(metavar="COLUMN,...", help_behavior_hint="")
+_CHANNELS = arg(metavar="NUMBER...", help_behavior_hint="")
 Real = TypeVar("Real")
 Integer = TypeVar("Integer")
 Eps = TypeVar("Eps")
@@ -29,13 +31,15 @@ class RunWords(Generic[Real, Integer, Eps]):
     """What `train` and `sweep` ask: a sweep has ranges of numbers where `train` has numbers."""
 
     data: str
-    """fashion-mnist, mnist, svhn, cifar-10, cifar-100, digits, a folder of images by class, .npz, .csv or .parquet."""
+    """fashion-mnist, mnist, svhn, cifar-10, cifar-100, digits, a folder of images by class or of train/ val/ test/,
+    .npz, .csv, .tsv or .parquet."""
     method: str
     """standard, max-entropy, fgsm, r-fgsm, pgd, friendly, trades, trades-random-start, trades-cross-entropy, udp, udpr,
     udp-single-step, udp-trades, udp-trades-cross-entropy, udp-near or udp-projected; vat or udp-consistency, which also
     use rows without a label."""
     network: Annotated[str | None, _TEXT] = None
-    """lenet, resnet18, resnet18-he, resnet18-dropout, mlp or my_file.py:MyNet (runs that file).  [the paper's]"""
+    """lenet, resnet18, resnet18-he, resnet18-dropout, mlp (of images: all pixels) or my_file.py:MyNet (runs that
+    file).  [the paper's]"""
     eps: Annotated[Eps | None, _RADIUS] = None
     """Radius of the ball in which points are moved; auto: half the median distance to the nearest training example of
     another class for udp and its kin, half the 25 % quantile for others (`widemargin separation` shows them)."""
@@ -90,6 +94,36 @@ class RunWords(Generic[Real, Integer, Eps]):
     """A Gaussian process on spectrally normalised features in place of the last layer; needs 'widemargin[gp]'."""
     label: str = "label"
     """Column of the labels in a table; an empty cell is no label."""
+    validation: Annotated[str | None, _FILE] = None
+    """File or folder like --data whose examples are for validation.  [a tenth of --data]"""
+    test: Annotated[str | None, _FILE] = None
+    """File or folder like --data whose examples are for the test.  [a fifth of --data]"""
+    drop: Annotated[str | None, _NAMES] = None
+    """Columns of a table that are left out, an id for instance."""
+    only: Annotated[str | None, _NAMES] = None
+    """Columns of a table that are used, and no others."""
+    categories: Annotated[str | None, _NAMES] = None
+    """Columns of numbers that stand for categories; columns of texts always do.  Each category becomes a feature, which
+    no perturbation changes."""
+    missing: Literal["median", "refuse"] = "median"
+    """What becomes of missing numbers in a table (empty, NA, NaN, ?, null): the median of the training rows and a
+    feature that says so, or an error."""
+    standardize: Annotated[bool, _FLAG] = False
+    """Columns of a table get mean 0 and standard deviation 1 over the training rows, so that --eps and --alpha are in
+    standard deviations; exports take raw rows all the same.  [the default for .csv, .tsv and .parquet]"""
+    no_standardize: Annotated[bool, _FLAG] = False
+    """Take the columns of a table as they are: --eps and --alpha are in their units."""
+    eps_column: Annotated[tuple[str, ...], arg(metavar="COLUMN=RADIUS...", help_behavior_hint="")] = ()
+    """Radii in the units of columns, as price=50 age=2: such a column is scaled so that there --eps is that radius."""
+    fixed: Annotated[str | None, _NAMES] = None
+    """Columns that no perturbation may change, in training, attacks, margins and certificates."""
+    class_weights: Annotated[Literal["balanced"] | None, arg(metavar="balanced", help_behavior_hint="")] = None
+    """Let all classes count the same in the loss, however many training rows they have.  [every row counts the same]"""
+    mean: Annotated[tuple[Number, ...] | None, _CHANNELS] = None
+    """Of each channel of an image (or one for all): the network begins with (x - mean) / std.  --eps stays in the units
+    of the data.  [0]"""
+    std: Annotated[tuple[Number, ...] | None, _CHANNELS] = None
+    """The same: what it divides by.  [1]"""
     unlabelled: Annotated[int | None, _INT] = None
     """The number that means no label in an .npz file, -1 for instance.  [every number is a class; NaN is no label]"""
     size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None

@@ -73,7 +73,7 @@ class Program:
                 # The center as the layer takes it: flat, say, where points are images.
                 center = region.center.reshape(known[step.sources[0]].low.shape)
                 middle = step.layer.interval(Interval(center, center)).low
-                reach = region.radius * step.layer.lengths(region.dual)
+                reach = region.radius * step.layer.lengths(region.dual, region.moves.reshape(center.shape))
                 interval = interval.cut(Interval(middle - reach, middle + reach))
             known.append(interval)
             if refined is not Refined.NONE and number in self._bent and number not in exact:

@@ -91,8 +91,10 @@ class Linear:
     def at(self, window: Window, shape: torch.Size) -> tuple[Substitution, Window] | None:
         return None
 
-    def lengths(self, dual: float) -> Tensor:
-        return torch.linalg.vector_norm(self.weight, dual, dim=1)  # type: ignore[no-any-return]
+    def lengths(self, dual: float, moves: Tensor) -> Tensor:
+        """Of the rows, without the features that do not move; where there are several rows of features, with all."""
+        weight = self.weight * moves[0] if moves.ndim == 2 else self.weight
+        return torch.linalg.vector_norm(weight, dual, dim=1)  # type: ignore[no-any-return]
 
 
 @final
@@ -131,8 +133,9 @@ class Conv:
             cut.append(max(start, 0) - start)
         return ConvWindow(self, tuple(cut)), tuple(taken)
 
-    def lengths(self, dual: float) -> Tensor:
-        """Of a filter that padding does not cut: at the edge it is shorter, so this is sound there too."""
+    def lengths(self, dual: float, moves: Tensor) -> Tensor:
+        """Of a filter that padding does not cut: at the edge it is shorter, so this is sound there too, and where
+        features do not move."""
         lengths = torch.linalg.vector_norm(self.weight.flatten(1), dual, dim=1)
         return lengths.view(-1, *[1] * (self.weight.ndim - 2))  # type: ignore[no-any-return]
 

@@ -38,6 +38,11 @@ class Region:
         down, up = (side.expand_as(center) for side in (down.clamp_max(0), up.clamp_min(0)))
         return Region(center, down, up, _DUAL[ball.p], float(ball.radius))
 
+    @property
+    def moves(self) -> Tensor:
+        """1 for the features that may change, 0 for those that the box holds fixed."""
+        return (self.up > self.down).to(self.center)
+
     def of_radius(self, radius: float) -> Region:
         return replace(self, radius=radius)
 

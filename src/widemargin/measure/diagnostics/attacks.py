@@ -53,6 +53,6 @@ def random_places(examples: Examples, ball: Ball, seed: int, draw: int) -> Itera
     for rows, inputs, _ in iter_batches(examples, BATCH_SIZE):
         rng = Rng.seeded(*row_numbers(examples, rows).tolist(), purpose=f"noise {seed} {draw}", device=inputs.device)
         # Uniform and at corners in turn.
-        corner = ball.radius * ball.steepest(rng.normal(inputs))
+        corner = ball.radius * ball.steepest(ball.box.free(rng.normal(inputs)))
         delta = ball.project(corner, inputs) if draw % 2 else ball.sample(inputs, rng)
         yield inputs + delta

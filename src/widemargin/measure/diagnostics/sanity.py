@@ -98,7 +98,8 @@ def modes(network: Network, examples: Examples) -> Finding:
 def inputs_in_box(examples: Examples, ball: Ball) -> Finding:
     """Points outside the box, or a box of which they use a small part only: pixels in 0..255 and in 0..1 mixed up."""
     points = torch.cat([inputs for _, inputs, _ in iter_batches(examples, BATCH_SIZE)])
-    down, up = ball.box.room(points)
+    # Features that are held fixed are inputs too.
+    down, up = ball.box.holding(()).room(points)
     width = (up - down).expand_as(points)
     outside = fraction(~((down <= 1e-6) & (up >= -1e-6) & points.isfinite()).flatten(1).all(1))
     low, high = float(points.min()), float(points.max())

@@ -97,7 +97,13 @@ DIAGNOSES = (
         attacks=True,
         applies=lambda of: len(of.surrogates) > 0,
     ),
-    Diagnosis("large radius", lambda of: large_radius(of.network, of.examples, of.ball, of.seed), attacks=True),
+    Diagnosis(
+        "large radius",
+        lambda of: large_radius(of.network, of.examples, of.ball, of.seed),
+        attacks=True,
+        # Where features are held fixed, no other example need lie in the ball.
+        applies=lambda of: not of.ball.box.fixed,
+    ),
 )
 """In the order in which they are made, the cheap ones first."""
 

@@ -1,0 +1,209 @@
+"""A table as it is, from the command line: trained, resumed, exported, audited, and what is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors import safe_open
+
+import widemargin as wm
+from command import refused, widemargin
+from widemargin.data.frames import read_frame
+from widemargin.data.local import Table, TableData
+from widemargin.data.schema import Columns
+from widemargin.io.export import on_raw_rows, write_network
+from widemargin.io.load import load_model
+from widemargin.networks.mlp import MLPSpec
+from widemargin.runs.folder import RunFolder
+
+# As a user runs it: a check of every call's types would take most of the time.
+pytestmark = pytest.mark.usefixtures("untyped")
+TRAIN = "train --data own.csv --drop id --method pgd --eps .2 --alpha .1 --steps 2 --epochs 2 --width 4"
+
+
+def rows(count: int, seed: int = 0) -> list[list[str]]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for k in range(count):
+        rich = k % 3 == 0
+        age = "" if k % 10 == 7 else f"{30 + 20 * rich + 3 * rng.normal():.1f}"
+        colour = "?" if k % 13 == 5 else ("red", "green")[k % 2]
+        made.append([str(k + 1), age, f"{900 + 800 * rich + 90 * rng.normal():.2f}", colour, "yes" if rich else "no"])
+    return made
+
+
+def write(name: str, lines: list[list[str]], names: str = "id,age,price,colour,label") -> None:
+    Path(name).write_text("\n".join([names, *(",".join(line) for line in lines)]) + "\n")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("own.csv", rows(60))
+
+
+def test_train_resume_export_and_audit(capsys: pytest.CaptureFixture[str]) -> None:
+    widemargin(f"{TRAIN} --fixed age --class-weights balanced --eps-column price=100 --out one")
+    described = yaml.safe_load(Path("one/run.yaml").read_text())
+    assert described["names"]["classes"] == ["no", "yes"]
+    features = ["age", "price", "colour=green", "colour=red", "age is missing", "colour is missing"]
+    assert described["names"]["features"] == features
+    ball = described["run"]["Run"]["method"]["Method"]["perturb"]["Search"]["ball"]["Linf"]
+    assert ball["box"]["Box"]["fixed"] == [0, 2, 3, 4, 5]
+    assert described["run"]["Run"]["method"]["Method"]["class_weights"] == pytest.approx([0.75, 1.5])
+    # 100 of the price are as much as eps, .2.
+    schema = RunFolder(Path("one")).read_schema()
+    assert schema is not None
+    assert schema.columns[1].scale == pytest.approx(500)  # type: ignore[union-attr]
+    before = Path("one/schema.json").read_bytes()
+    Path("one/schema.json").unlink()
+    assert "schema.json is missing: `widemargin resume one` writes it anew" in refused("export one --to a.pt2", capsys)
+    widemargin("resume one")
+    assert Path("one/schema.json").read_bytes() == before
+    _check_exports(schema)
+    widemargin("audit one --eps .1 --points 1")
+    audit = json.loads(Path("one/audit.json").read_text())
+    assert audit["features"] == features
+    assert audit["fixed"] == [features[place] for place in (0, 2, 3, 4, 5)]
+    assert audit["classes"] == ["no", "yes"]
+    assert "held fixed" in Path("one/audit.html").read_text()
+    assert "large radius" not in {finding["name"] for finding in audit["findings"]}
+
+
+def _check_exports(schema: wm.data.Schema) -> None:
+    raw = schema.raw(read_frame(Path("own.csv"), schema.selection))
+    assert bool(raw.isnan().any())
+    with torch.no_grad():
+        wanted = wm.load("one")(raw)
+        encoded = load_model("one").network.head(schema.encoder()(raw))  # type: ignore[operator, union-attr]
+        assert torch.equal(wanted, encoded)
+        widemargin("export one --to one.pt2")
+        torch.testing.assert_close(torch.export.load("one.pt2").module()(raw), wanted)
+        torch.testing.assert_close(load_model("one.pt2").network.head(raw), wanted)  # type: ignore[operator, union-attr]
+    widemargin("export one --to one.safetensors")
+    with safe_open("one.safetensors", framework="pt") as file:
+        noted = file.metadata()
+        assert sorted(file.keys())[0] == "layers.0.bias"
+    assert wm.data.Schema.from_dict(json.loads(noted["schema"])) == schema
+    assert json.loads(noted["features"]) == list(schema.features)
+
+
+def test_files_that_are_given_later(capsys: pytest.CaptureFixture[str]) -> None:
+    write("test.csv", [[line[3], line[4], line[2], line[1]] for line in rows(20, seed=1)], "colour,label,price,age")
+    write("held.csv", rows(12, seed=2))
+    widemargin(f"{TRAIN} --test test.csv --validation held.csv --out one")
+    described = yaml.safe_load(Path("one/run.yaml").read_text())["data"]
+    assert described["rows"] == [60, 12, 20]
+    assert len(described["digest"].split()) == 3
+    widemargin("calibrate one")
+    assert json.loads(Path("one/calibration.json").read_text())["n"] == 20
+    widemargin("calibrate one --test test.csv --out all")
+    assert json.loads(Path("all/calibration.json").read_text())["n"] == 20
+    write("test.csv", rows(19))
+    assert "the data must be as it was when the run in one began" in refused("calibrate one", capsys)
+    write("pink.csv", [["7", "30", "900", "pink", "no"]])
+    assert "got 'pink' in row 1" in refused("calibrate one --test pink.csv", capsys)
+    write("other.csv", [["7", "30", "900", "red", "maybe"]])
+    assert "must hold classes that training has, no, yes, got 'maybe'" in refused(
+        "audit one --eps .1 --test other.csv", capsys
+    )
+    assert "give one of them" in refused("audit one --eps .1 --test own.csv --data own.csv", capsys)
+
+
+def test_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+    widemargin("train --data own.csv --only id,price --method standard --no-standardize --epochs 1 --width 2 --out one")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Warning: 'id' may be an id" in said
+    np.savez("own.npz", X=np.array([[k, 1000.0 * k] for k in range(40)]), y=np.arange(40) % 2)
+    widemargin("train --data own.npz --method standard --epochs 1 --width 2 --out two")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Warning: standard deviations of the features differ 1,000-fold (feature 0:" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--drop id --only age", "--drop and --only choose the columns in two ways"),
+        ("--standardize --no-standardize", "say the opposite"),
+        ("--eps-column price=5", "give --eps too"),
+        ("--fixed wide", "--fixed must name columns that are used, got 'wide'"),
+        ("--missing refuse --drop id", "column 'age' of"),
+        ("--test none.csv", "--test must be a file or folder, got none.csv"),
+        ("--fixed age --latent", "--fixed holds columns, which latent space has not"),
+        ("--mean .5", "--mean and --std are for images"),
+        ("--unlabelled -1", "--unlabelled is for .npz files"),
+    ],
+)
+def test_words_that_cannot_be(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert message in refused(f"train --data own.csv --method standard {words}", capsys)
+
+
+def test_radii_of_columns_are_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong in ("price", "price=", "price=-1", "=3"):
+        assert "must be COLUMN=RADIUS" in refused(f"{TRAIN} --eps-column {wrong}", capsys)
+
+
+def test_arrays_by_name_and_images_in_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8), np.uint8)
+    labels = np.array(["cat", "dog"])[np.arange(40) % 2]
+    parts = {"x_train": pixels[:20], "y_train": labels[:20], "x_test": pixels[20:32], "y_test": labels[20:32]}
+    np.savez("parts.npz", **parts, x_val=pixels[32:], y_val=labels[32:])
+    words = "--network mlp --width 4 --method pgd --eps .1 --alpha .05 --steps 2 --epochs 1 --batch 10"
+    widemargin(f"train --data parts.npz {words} --mean .5 --std .25 --out one")
+    described = yaml.safe_load(Path("one/run.yaml").read_text())
+    assert described["data"]["rows"] == [20, 8, 12]
+    assert described["names"] == {"classes": ["cat", "dog"]}
+    network = wm.load("one")
+    raw = torch.rand(3, 1, 8, 8)
+    with torch.no_grad():
+        assert torch.equal(network(raw), network.network((raw - 0.5) / 0.25))  # type: ignore[operator, union-attr]
+    widemargin("export one --to one.safetensors")
+    with safe_open("one.safetensors", framework="pt") as file:
+        assert json.loads(file.metadata()["classes"]) == ["cat", "dog"]
+    assert "must have rows and at most 100,000 columns to be a table" in refused(
+        f"train --data parts.npz {words} --drop a", capsys
+    )
+    assert "must have a number for each of 1 channels" in refused(
+        f"train --data parts.npz {words} --mean 1 2 3", capsys
+    )
+    assert "has parts of its own" in refused(f"train --data digits {words} --test parts.npz", capsys)
+
+
+def test_a_folder_of_parts() -> None:
+    image = pytest.importorskip("PIL.Image")
+    for part, count in (("train", 6), ("val", 2), ("test", 2)):
+        for name in ("cat", "dog"):
+            Path(f"pets/{part}/{name}").mkdir(parents=True)
+            for k in range(count):
+                image.new("L", (8, 8), 20 * k).save(f"pets/{part}/{name}/{k}.png")
+    widemargin("train --data pets --network mlp --width 2 --method standard --epochs 1 --latent --out one")
+    described = yaml.safe_load(Path("one/run.yaml").read_text())
+    assert described["data"]["rows"] == [12, 4, 4]
+    assert described["names"]["classes"] == ["cat", "dog"]
+
+
+def test_an_onnx_file_takes_raw_rows() -> None:
+    onnx = pytest.importorskip("onnx")
+    schema = TableData(Table("own.csv"), Columns(drop=("id",))).draw().train.schema
+    assert schema is not None
+    raw = schema.raw(read_frame(Path("own.csv"), schema.selection))
+    network = on_raw_rows(schema, MLPSpec((6, 2)).build(torch.Generator().manual_seed(0)))
+    write_network(network, (3,), Path("one.onnx"), {"columns": list(schema.names)})
+    with torch.no_grad():
+        torch.testing.assert_close(load_model("one.onnx").network.head(raw), network(raw))  # type: ignore[operator, union-attr]
+    metadata = {entry.key: json.loads(entry.value) for entry in onnx.load("one.onnx").metadata_props}
+    assert metadata["columns"] == ["age", "price", "colour"]
+
+
+def test_an_array_as_a_table() -> None:
+    points = np.array([[k, 1000.0 * (k % 7), np.nan if k % 5 == 0 else 1.0] for k in range(40)])
+    np.savez("own.npz", X=points, y=np.arange(40) % 2, x_test=points, y_test=np.arange(40) % 2)
+    words = "--method pgd --eps .1 --alpha .1 --steps 1 --epochs 1 --width 2"
+    widemargin(f"train --data own.npz --standardize --fixed x0 {words} --out one")
+    described = yaml.safe_load(Path("one/run.yaml").read_text())
+    assert described["names"]["features"] == ["x0", "x1", "x2", "x2 is missing"]
+    widemargin("calibrate one --test own.npz --out all")
+    assert json.loads(Path("all/calibration.json").read_text())["n"] == 40
