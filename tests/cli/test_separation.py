@@ -72,5 +72,5 @@ def test_wrong_words_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "DATA must be one of" in refused("separation nowhere.csv", capsys)
     assert "--norm must be one or more of l2, linf, l1, got l3" in refused("separation digits --norm l3", capsys)
     assert "--points must be at least 1, got 0" in refused("separation digits --points 0", capsys)
-    Path("one.csv").write_text("a,label\n1,x\n2,x\n")
+    Path("one.csv").write_text("a,label\n" + "1,x\n2,x\n" * 10)
     assert "at least 2 classes" in refused("separation one.csv", capsys)
