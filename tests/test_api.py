@@ -4,6 +4,7 @@ import copy
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -226,3 +227,10 @@ def test_wrong_guesses_get_the_right_call(call: Any, sentence: str) -> None:
     x, y = data()
     with pytest.raises(ValueError, match=sentence):
         call(x, y)
+
+
+def test_separation_of_arrays() -> None:
+    x, y = np.array([[0.0], [3.0], [1.0]]), np.array([0, 0, 1])
+    result = wm.separation((x, y))
+    assert result.distances.tolist() == [1.0, 2.0, 1.0]
+    assert result.radius() == 0.5

@@ -25,6 +25,7 @@ ORDER = [
     {"report"},
     {"audit_report"},
     {"api"},
+    {"sklearn"},
     {"cli"},
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}

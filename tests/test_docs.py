@@ -22,7 +22,7 @@ def steps(page: str) -> list[tuple[str, str]]:
 
 # As a user runs it: a check of every call's types would take minutes.
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize("page", ["in-your-own-code.md", "add-a-method.md"])
+@pytest.mark.parametrize("page", ["in-your-own-code.md", "add-a-method.md", "scikit-learn.md"])
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

@@ -15,7 +15,7 @@ from . import (
     training,
     uncertainty,
 )
-from .api import accuracy, attack, audit, calibration, certify, margins, predict, robust_accuracy, train
+from .api import accuracy, attack, audit, calibration, certify, margins, predict, robust_accuracy, separation, train
 from .data.dataset import Dataset
 from .io.load import load
 from .method import Method
@@ -41,6 +41,7 @@ from .recipes import (
     vat,
 )
 from .runs.fit import fit
+from .sklearn import WideMarginClassifier
 from .training.plan import SGD, Adam, Cosine, Epochs, Plan, Updates
 from .uncertainty.cuts import at_input
 from .uncertainty.deep_kernel import DeepKernel
@@ -69,6 +70,7 @@ __all__ = [
     "Plan",
     "Single",
     "Updates",
+    "WideMarginClassifier",
     "accuracy",
     "at_input",
     "attack",
@@ -97,6 +99,7 @@ __all__ = [
     "rng",
     "robust_accuracy",
     "runs",
+    "separation",
     "standard",
     "trades",
     "trades_cross_entropy",

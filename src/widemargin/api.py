@@ -28,12 +28,14 @@ from widemargin.data.dataset import Dataset, Examples, Subset, digest
 from widemargin.measure import accuracy as accuracies
 from widemargin.measure import calibration as calibrations
 from widemargin.measure import margin as planar
+from widemargin.measure import separation as separations
 from widemargin.measure.accuracy import BATCH_SIZE
 from widemargin.measure.autoattack import Attacked, autoattack
 from widemargin.measure.calibration import BINS, Calibration
 from widemargin.measure.certified import Certificate, certified_radius
 from widemargin.measure.distance import distances
 from widemargin.measure.margin import Margins
+from widemargin.measure.separation import Separation
 from widemargin.measure.targeted import Towards
 from widemargin.method import Method, check_method
 from widemargin.perturb.apgd import APGD, TargetedAPGD, standard_targets
@@ -169,6 +171,15 @@ def audit(
         result = runner.audit(target, config, (Path(folder) if out is None else Path(out)) / "audit", budget)
     assert result is not None
     return AuditReport(result)
+
+
+def separation(data: Any, norm: str = "l2", rows: int | None = None, seed: int = 0) -> Separation:
+    """The distance of each example to the nearest one of another class, and the radii that follow.
+
+    `norm` is l2, linf or l1.  With `rows` only so many examples, drawn class by class, are measured against all: the
+    default beyond a million, with 10,000.
+    """
+    return separations.separation(whole(as_examples(data)).labelled(), norm, rows, seed)
 
 
 def train(

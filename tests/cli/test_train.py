@@ -9,8 +9,10 @@ import yaml
 from safetensors.torch import load_file
 
 from command import refused, widemargin
+from widemargin.data.local import LocalData, Npz
 from widemargin.io.export import trained
 from widemargin.io.load import load_model
+from widemargin.measure.separation import separation
 from widemargin.runs.folder import RunFolder
 
 UDP = "--data digits --fraction .1 --method udp --eps .2 --alpha .1 --steps 2"
@@ -118,3 +120,40 @@ def test_own_data_and_own_network(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "must be as it was when the run began" in refused("resume b", capsys)
     Path("own.csv").write_text("\n".join(["a,b,c,kind", *rows[:-1]]) + "\n")
     assert "the data must be as it was" in refused("resume a", capsys)
+
+
+def test_eps_auto_follows_from_the_separation_of_the_training_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    np.savez("own.npz", x=(rng.normal(size=(90, 2)) + 3 * y[:, None]).astype(np.float32), y=y)
+    words = "train --data own.npz --method {} --eps auto --norm l2 --epochs 1 --out {}"
+    balls = {}
+    for method in ("udp", "pgd", "udp-single-step"):
+        widemargin(words.format(method, method))
+        run = yaml.safe_load(Path(f"{method}/run.yaml").read_text())["run"]["Run"]
+        balls[method] = run["method"]["Method"]["perturb"]["Search"]["ball"]["L2"]["radius"]
+        assert f"eps auto: {balls[method]:g}" in capsys.readouterr().out
+    train = LocalData(Npz(str(Path("own.npz").resolve()))).draw().train
+    result = separation(train, "l2")
+    # Points that climb the uncertainty stop at the boundary; those that climb the loss do not.
+    expected = [result.radius(0.5), result.radius(0.25), result.radius(0.5)]
+    assert list(balls.values()) == [float(f"{radius:.3g}") for radius in expected]
+    before = Path("udp/run.yaml").read_bytes()
+    widemargin("resume udp")
+    widemargin(words.format("udp", "udp"))
+    assert Path("udp/run.yaml").read_bytes() == before
+
+
+def test_eps_auto_is_refused_where_it_means_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("same.csv").write_text("a,label\n" + "1,x\n1,y\n" * 30)
+    assert "`widemargin separation same.csv` lists them" in refused(
+        "train --data same.csv --method udp --eps auto", capsys
+    )
+    assert "give --eps as a number, got auto" in refused(
+        "train --data same.csv --method udp --eps auto --eps-column a=1", capsys
+    )
+    assert "--latent or --cut give a number" in refused("train --data digits --method udp --eps auto --latent", capsys)
+    assert "standard takes no --eps" in refused("train --data digits --method standard --eps auto", capsys)
+    assert "--eps must be a number such as .03 or 8/255, got aut" in refused(
+        "train --data digits --method udp --eps aut", capsys
+    )

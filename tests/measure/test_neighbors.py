@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from widemargin.data.dataset import Dataset, Origin
-from widemargin.measure.neighbors import nearest_of_another_class, nearest_of_another_class_linf
+from widemargin.measure.neighbors import NEAREST, nearest_of_another_class
 
 NOWHERE = Origin("made up", "none")
 
@@ -27,9 +27,10 @@ def test_blocks_find_what_brute_force_finds(rows_at_once: int) -> None:
     assert done[-1] == 53
 
 
+@pytest.mark.parametrize("norm", ["linf", "l1"])
 @pytest.mark.parametrize("shape", [(3, 9, 10), (1, 4, 4), (7,)], ids=str)
 @pytest.mark.parametrize("rows_at_once", [5, 200])
-def test_in_linf_too(shape: tuple[int, ...], rows_at_once: int) -> None:
+def test_in_other_norms_too(norm: str, shape: tuple[int, ...], rows_at_once: int) -> None:
     rng = torch.Generator().manual_seed(3)
     # Smooth images, as photographs are: their means tell most pairs apart.
     stored = (
@@ -37,21 +38,21 @@ def test_in_linf_too(shape: tuple[int, ...], rows_at_once: int) -> None:
     ).byte()
     labels = torch.randint(0, 3, (150,), generator=rng)
     found = Dataset(stored, labels, (0, 1, 2), NOWHERE, white=255)
-    flat = found.points.flatten(1)
-    distances = torch.cdist(flat, flat, p=torch.inf)
+    flat = found.points.double().flatten(1)
+    distances = torch.cdist(flat, flat, p=torch.inf if norm == "linf" else 1.0)
     distances[labels[:, None] == labels] = torch.inf
     done: list[int] = []
-    neighbors = nearest_of_another_class_linf(found, rows_at_once, done.append)
-    torch.testing.assert_close(neighbors.distance, distances.amin(1).double())
-    assert torch.equal(distances[torch.arange(150), neighbors.row], distances.amin(1))
+    neighbors = NEAREST[norm](found, rows_at_once, done.append)
+    torch.testing.assert_close(neighbors.distance, distances.amin(1), rtol=1e-6, atol=0)
+    torch.testing.assert_close(distances[torch.arange(150), neighbors.row], distances.amin(1), rtol=1e-6, atol=0)
     assert done[-1] == 150
 
 
 def test_a_copy_with_another_label_is_at_distance_zero() -> None:
     stored = torch.full((2, 1, 4, 4), 200, dtype=torch.uint8)
     twins = Dataset(stored, torch.tensor([0, 1]), ("a", "b"), NOWHERE, white=255)
-    assert nearest_of_another_class(twins).distance.tolist() == [0.0, 0.0]
-    assert nearest_of_another_class_linf(twins).distance.tolist() == [0.0, 0.0]
+    for nearest in NEAREST.values():
+        assert nearest(twins).distance.tolist() == [0.0, 0.0]
 
 
 def test_one_class_has_no_other() -> None:

@@ -191,3 +191,31 @@ def test_evaluating_between_records_does_not_freeze_the_network() -> None:
 def test_a_network_that_cannot_take_the_points_is_refused_in_one_sentence() -> None:
     with pytest.raises(ValueError, match=r"^the network must take points of shape \[2\] and type torch.float64, got"):
         next(train(Single(at_input(nn.Linear(3, 2))).double(), DOUBLE, standard(), PLAN))
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_sample_of_weight_two_counts_as_two_samples(mixed: bool) -> None:
+    rows = torch.arange(len(DOUBLE))
+    counts = 1 + rows % 3
+    plan = Plan(Updates(4), Adam(0.01), mixed=mixed)
+
+    def trained(examples: Dataset, weights: Tensor | None) -> list[Tensor]:
+        training = Training.begin(Single(at_input(fresh(0))), plan)
+        list(continue_training(training, examples, pgd(BALL, 0.1, 3), plan, sample_weights=weights))
+        return list(training.network.parameters())
+
+    repeated = trained(DOUBLE.take(rows.repeat_interleave(counts)), None)
+    for a, b in zip(trained(DOUBLE, 5.0 * counts.double()), repeated, strict=True):
+        torch.testing.assert_close(a, b)
+    assert not torch.allclose(trained(DOUBLE, None)[0], repeated[0])
+
+
+@pytest.mark.parametrize("weights", [[1.0], [-1.0, 1.0], [0.0, 0.0], [float("nan"), 1.0]])
+def test_weights_that_are_none_are_refused(weights: list[float]) -> None:
+    training = Training.begin(Single(at_input(fresh(0))), PLAN)
+    with pytest.raises(ValueError, match="sample weights must be 2 numbers of at least 0, not all 0"):
+        next(
+            continue_training(
+                training, DOUBLE.take(torch.tensor([0, 1])), standard(), PLAN, sample_weights=torch.tensor(weights)
+            )
+        )

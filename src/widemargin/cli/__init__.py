@@ -21,6 +21,7 @@ from widemargin.cli.verbs.calibrate import Calibrate
 from widemargin.cli.verbs.compare import Compare
 from widemargin.cli.verbs.numbers import NotANumber
 from widemargin.cli.verbs.runs import Export, Resume, Runs
+from widemargin.cli.verbs.separation import Separation
 from widemargin.cli.verbs.study import Demo, Study, StudyList, StudyReport, StudyRun, Version
 from widemargin.cli.verbs.sweep import Sweep
 from widemargin.cli.verbs.train import Train
@@ -31,6 +32,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 VERBS: Verbs = {
     "demo": Demo,
+    "separation": Separation,
     "train": Train,
     "sweep": Sweep,
     "resume": Resume,

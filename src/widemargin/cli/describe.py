@@ -18,7 +18,9 @@ from widemargin.data.augment import CropFlip
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet, image_sets
 from widemargin.data.schema import apart
+from widemargin.measure.neighbors import NEAREST
 from widemargin.measure.robustness import pgd_attack
+from widemargin.measure.separation import auto_radius
 from widemargin.method import Method, balanced
 from widemargin.networks.mlp import FlatMLPSpec, MLPSpec
 from widemargin.networks.normalized import NormalizedSpec
@@ -54,6 +56,7 @@ _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "dropout": ("at least 0 and below 1", lambda value: 0 <= value < 1),
 }
 """What each option may be, said in its own name rather than in that of the part it becomes."""
+_AUTO_STEPS = 10
 MEASURES: dict[str, Objective] = {name.replace(" ", "-"): measure for name, measure in CLIMBED.items()}
 
 
@@ -81,6 +84,9 @@ _DEFAULTS = {
 def describe(words: Train) -> tuple[str, Run, Splits]:
     """A title, the run, and its data, which had to be read to know its shape."""
     check_seed(words.seed)
+    asked, words = words, _with_eps(words, 1.0) if words.eps == "auto" else words
+    if asked.eps == "auto" and words.eps_column:
+        raise ValueError("--eps-column says how much --eps is in a column: give --eps as a number, got auto")
     _check_numbers(words)
     named = _box_named(words)
     # A wrong word must not wait for a download.
@@ -93,6 +99,8 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
     image = drawn.train.stored.ndim == 4
     few = min(256, max(16, len(drawn.train) // 40), len(drawn.train))
     usual = _DEFAULTS.get(words.data) or Defaults("resnet18" if image else "mlp", batch=few)
+    if asked.eps == "auto":
+        words = _with_eps(asked, _auto_eps(asked, drawn.train))
     inputs = box_of(drawn.train)
     if words.fixed and (words.latent or words.cut):
         raise ValueError("--fixed holds columns, which latent space has not: leave out --latent and --cut")
@@ -113,7 +121,31 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
     name = words.network or usual.network
     network = _normalized(words, _network(words, name, drawn.train), drawn.train)
     run = Run(data, network, method, plan, words.seed, _place(words), validation, estimator)
-    return f"{words.method} on {Path(words.data).name}, {name.rpartition('/')[2]}, seed {words.seed}", run, drawn
+    auto = f", eps auto: {words.eps:g}" if asked.eps == "auto" else ""
+    return f"{words.method} on {Path(words.data).name}, {name.rpartition('/')[2]}, seed {words.seed}{auto}", run, drawn
+
+
+def _auto_eps(words: Train, examples: Dataset) -> float:
+    """To three digits, as it is printed."""
+    if words.latent or words.cut:
+        raise ValueError("--eps auto follows from distances between inputs: with --latent or --cut give a number")
+    if words.norm not in NEAREST:
+        raise ValueError(f"--eps auto knows the norms {', '.join(NEAREST)}, got {words.norm}: give a number")
+    radius = float(f"{auto_radius(words.method, examples.labelled(), words.norm):.3g}")
+    if not radius > 0:
+        raise ValueError(
+            "--eps auto needs classes that are apart, got rows with the same input and different classes: "
+            f"`widemargin separation {words.data}` lists them; correct them, or give a number"
+        )
+    return radius
+
+
+def _with_eps(words: Train, eps: float) -> Train:
+    """With a number for auto, and steps that fit it where the method takes any and nothing is said."""
+    wanted = inspect.signature(getattr(recipes, words.method.replace("-", "_"), recipes.standard)).parameters
+    alpha = eps / 4 if words.alpha is None and "alpha" in wanted else words.alpha
+    steps = _AUTO_STEPS if words.steps is None and "steps" in wanted else words.steps
+    return replace(words, eps=eps, alpha=alpha, steps=steps)
 
 
 def box_of(examples: Dataset) -> Box:
@@ -210,11 +242,17 @@ def _method(words: Train, box: Box) -> Method:
     arguments = {word: value for word, value in given.items() if value is not None}
     if words.measure is not None:
         arguments["measure"] = _measure(words)
-    if words.eps is not None:
-        arguments["ball"] = ball_named(words.norm, words.eps, box)
+    radius = _radius(words)
+    if radius is not None:
+        arguments["ball"] = ball_named(words.norm, radius, box)
     method = known[name](**arguments)
     assert isinstance(method, Method)
     return method
+
+
+def _radius(words: Train) -> float | None:
+    assert not isinstance(words.eps, str), "auto must have become a number"
+    return words.eps
 
 
 def _measure(words: Train) -> Objective:
@@ -240,7 +278,7 @@ def _attack(words: Train, image: bool, usual: Defaults, box: Box) -> Search | No
     if image:
         eps = _or(words.validate_eps, usual.attacked)
         return pgd_attack(Linf(eps, box), eps / 4, 10)
-    trained = None if words.latent or words.cut else words.eps
+    trained = None if words.latent or words.cut else _radius(words)
     radius = trained if words.validate_eps is None else words.validate_eps
     return None if not radius else pgd_attack(ball_named(words.norm, radius, box), radius / 4, 10)
 

@@ -162,7 +162,7 @@ def _units(words: Train) -> tuple[tuple[str, float], ...]:
             radius = 0.0
         if not name or not radius > 0:
             raise ValueError(f"--eps-column must be COLUMN=RADIUS with a radius above 0, such as price=50, got {word}")
-        assert words.eps is not None
+        assert isinstance(words.eps, float | int)
         units.append((name, radius / words.eps))
     if len({name for name, _ in units}) < len(units):
         raise ValueError(f"--eps-column must name each column once, got {listed(name for name, _ in units)}")

@@ -54,6 +54,10 @@ class ImageSet:
         offer = _OFFERS[self.name]
         return offer.training - offer.validation if self.fraction == 1 else round(self.fraction * offer.training)
 
+    def undivided(self) -> Dataset:
+        """The whole training file, in its order."""
+        return _OFFERS[self.name].read()[0]
+
     def draw(self) -> Splits:
         """Read the files, after a download if they are not on this machine."""
         offer = _OFFERS[self.name]

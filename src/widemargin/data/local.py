@@ -79,6 +79,10 @@ class LocalData:
     test: float = 0.2
     seed: int = 0
 
+    def undivided(self) -> Dataset:
+        """All rows, in the order of the file."""
+        return self.file.read()
+
     def draw(self) -> Splits:
         return random_splits(self.file.read(), self.validation, self.test, self.seed)
 
@@ -93,6 +97,10 @@ class SplitData:
     validation: LocalFile | float = 0.1
     test: LocalFile | float = 0.2
     seed: int = 0
+
+    def undivided(self) -> Dataset:
+        """All rows of the training file, in its order."""
+        return self.train.read()
 
     def draw(self) -> Splits:
         whole = self.train.read()
@@ -117,14 +125,23 @@ class TableData:
     test: TableFile | float = 0.2
     seed: int = 0
 
-    def draw(self) -> Splits:
+    def undivided(self) -> Dataset:
+        """All rows of the training file, in its order, as they are for training."""
+        frame, labels, _, schema = self._fitted()
+        return _encoded(schema, frame, None, labels)
+
+    def _fitted(self) -> tuple[Frame, NDArray[np.int64], tuple[Tensor, Tensor, Tensor], Schema]:
+        """The training file, its labels, the rows of its parts, and the schema."""
         label = self.train.label
         frame = self.train.frame(self.columns.selection(label))
         labels, classes = self.train.numbered(frame.labels, frame.path)
         rows = split_rows(torch.from_numpy(labels), _fraction(self.validation), _fraction(self.test), self.seed)
         # Those with a label: what a method leaves out must decide nothing.
         known = rows[0].numpy()[labels[rows[0].numpy()] != UNLABELLED]
-        schema = Schema.fit(frame, known, self.columns, label, classes)
+        return frame, labels, rows, Schema.fit(frame, known, self.columns, label, classes)
+
+    def draw(self) -> Splits:
+        frame, labels, rows, schema = self._fitted()
         notes = schema.notes()
         parts = []
         for file, of_part in zip((None, self.validation, self.test), rows, strict=True):

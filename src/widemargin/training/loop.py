@@ -21,7 +21,7 @@ from widemargin.method import Method
 from widemargin.perturb.attack import Perturbed
 from widemargin.perturb.objectives import Pair, clean_loss
 from widemargin.rng import Rng
-from widemargin.shapes import Labels, Points
+from widemargin.shapes import Labels, PerSample, Points
 from widemargin.training.plan import Plan, set_lr
 from widemargin.training.processes import ALONE, Processes, Shard, local_shard
 from widemargin.uncertainty.drawn import Drawn, fresh_draws
@@ -50,14 +50,21 @@ class Step(nn.Module):
         self.method = method
         self.processes = processes
 
-    def forward(self, inputs: Points, labels: Labels, moved: Perturbed | None, shard: Shard) -> Tensor:
+    def forward(
+        self,
+        inputs: Points,
+        labels: Labels,
+        moved: Perturbed | None,
+        shard: Shard,
+        sample_weights: PerSample | float = 1.0,
+    ) -> Tensor:
         replicas = self.network.replicas
         if moved is None:
             logits = cache(lambda: self.network.logits(self.network.encode(inputs)))
-            mean = clean_loss(Pair(labels, logits, logits)).mean()
+            mean = (sample_weights * clean_loss(Pair(labels, logits, logits))).mean()
             return mean * replicas * shard.weight + self.network.penalty()
         weights = shard.of(self.method.weights(self.processes.gathered(moved.distance, shard), replicas))
-        return self.method.loss_at(self.network, inputs, labels, moved, weights * shard.among)
+        return self.method.loss_at(self.network, inputs, labels, moved, sample_weights * weights * shard.among)
 
 
 @dataclass(eq=False)
@@ -95,10 +102,12 @@ def continue_training(
     plan: Plan,
     seeds: tuple[int, ...] = (0,),
     processes: Processes = ALONE,
+    sample_weights: PerSample | None = None,
 ) -> Iterator[Record]:
     """The training loop, from the current update to the end of the plan.
 
     Several processes that each call this with the same arguments make the same updates as one, up to rounding.
+    `sample_weights`, one for each example, multiply what the method counts each for; only their ratios matter.
     """
     network, optimizer = training.network, training.optimizer
     if len(seeds) != network.replicas:
@@ -109,6 +118,8 @@ def continue_training(
     # A mixed plan's clean updates descend the plain cross-entropy, whatever the method.
     check = check_known_labels if method.criterion.takes_unlabelled and not plan.mixed else check_labels
     check(examples.labels, len(examples), classes=check_network(network, probe))
+    if sample_weights is not None:
+        sample_weights = _with_mean_one(sample_weights, len(examples))
     # Over the same parameters, which is what is trained.
     quick = sharing(network)
     step = processes.wrapped(Step(quick, method, processes))
@@ -130,7 +141,8 @@ def continue_training(
         set_lr(optimizer, plan.descent, done)
         optimizer.zero_grad()
         with _seeded_dropout(quick, seeds, f"update {training.update}", processes.rank):
-            loss = step(inputs, labels, moved, shard)
+            counts = 1.0 if sample_weights is None else sample_weights[shard.of(rows)]
+            loss = step(inputs, labels, moved, shard, counts)
         loss.backward()
         record = Record(training.update + 1, processes.mean(loss) / network.replicas)
         if not math.isfinite(record.loss):
@@ -140,6 +152,16 @@ def continue_training(
             training.average.update_parameters(network)
         training.update += 1
         yield record
+
+
+def _with_mean_one(weights: PerSample, rows: int) -> PerSample:
+    """A batch's loss is then that of the whole training on average, also where a batch has light examples only."""
+    if weights.shape != (rows,) or not bool((weights >= 0).all() & weights.isfinite().all()) or not weights.sum() > 0:
+        raise ValueError(
+            f"sample weights must be {rows} numbers of at least 0, not all 0, one for each example, got "
+            f"{list(weights.shape)} from {float(weights.min()):g} to {float(weights.max()):g}"
+        )
+    return weights / weights.mean()
 
 
 def _advice(record: Record, plan: Plan, done: float, rows: int) -> str:

@@ -1,8 +1,8 @@
-"""Real numbers on the command line, fractions among them: `--eps 8/255`."""
+"""Real numbers on the command line, fractions among them: `--eps 8/255`; and `--eps auto`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from tyro.constructors import PrimitiveConstructorSpec
 
@@ -35,5 +35,16 @@ Number = Annotated[
         instance_from_str=lambda words: _number(words[0]),
         is_instance=lambda value: isinstance(value, float | int),
         str_from_instance=lambda value: [f"{value:g}"],
+    ),
+]
+
+Radius = Annotated[
+    float | Literal["auto"],
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="NUMBER|auto",
+        instance_from_str=lambda words: "auto" if words[0] == "auto" else _number(words[0]),
+        is_instance=lambda value: value == "auto" or isinstance(value, float | int),
+        str_from_instance=lambda value: [value if isinstance(value, str) else f"{value:g}"],
     ),
 ]

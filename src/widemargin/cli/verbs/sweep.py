@@ -19,7 +19,7 @@ _RANGE = arg(metavar="NUMBER|LOW:HIGH[:log]", help_behavior_hint="")
 
 
 @dataclass(frozen=True)
-class Sweep(RunWords[str, str]):
+class Sweep(RunWords[str, str, str]):
     """Search eps, alpha, steps, weight and lr for the best robust validation accuracy; needs 'widemargin[sweeps]'.
 
     For example: widemargin sweep --data digits --method udp --eps .1:.5 --alpha .01:.05:log --steps 5:40 --judge-eps

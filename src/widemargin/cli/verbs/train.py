@@ -10,10 +10,11 @@ from rich.console import Console
 from tyro.conf import arg
 
 from widemargin.cli.stopping import StopAfter
-from widemargin.cli.verbs.numbers import Number
+from widemargin.cli.verbs.numbers import Number, Radius
 
 # What is left out has a default that the text explains, often one that depends on the data.
 _NUMBER, _INT = arg(metavar="NUMBER", help_behavior_hint=""), arg(metavar="INT", help_behavior_hint="")
+_RADIUS = arg(metavar="NUMBER|auto", help_behavior_hint="")
 _TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hint="")
 # What may be named is decided by the parts there are, which are not imported to print a help text.
 _SCHEDULE = arg(metavar="constant|cosine|triangle|multistep", help_behavior_hint="")
@@ -22,10 +23,11 @@ _FILE, _NAMES = arg(metavar="FILE", help_behavior_hint=""), arg(metavar="COLUMN,
 _CHANNELS = arg(metavar="NUMBER...", help_behavior_hint="")
 Real = TypeVar("Real")
 Integer = TypeVar("Integer")
+Eps = TypeVar("Eps")
 
 
 @dataclass(frozen=True)
-class RunWords(Generic[Real, Integer]):
+class RunWords(Generic[Real, Integer, Eps]):
     """What `train` and `sweep` ask: a sweep has ranges of numbers where `train` has numbers."""
 
     data: str
@@ -38,12 +40,13 @@ class RunWords(Generic[Real, Integer]):
     network: Annotated[str | None, _TEXT] = None
     """lenet, resnet18, resnet18-he, resnet18-dropout, mlp (of images: all pixels) or my_file.py:MyNet (runs that
     file).  [the paper's]"""
-    eps: Annotated[Real | None, _NUMBER] = None
-    """Radius of the ball in which points are moved."""
+    eps: Annotated[Eps | None, _RADIUS] = None
+    """Radius of the ball in which points are moved; auto: half the median distance to the nearest training example of
+    another class for udp and its kin, half the 25 % quantile for others (`widemargin separation` shows them)."""
     alpha: Annotated[Real | None, _NUMBER] = None
-    """Length of a step."""
+    """Length of a step.  [with --eps auto a quarter of it]"""
     steps: Annotated[Integer | None, _INT] = None
-    """How many steps; for udp and its kin the most that are drawn."""
+    """How many steps; for udp and its kin the most that are drawn.  [with --eps auto 10]"""
     weight: Annotated[Real | None, _NUMBER] = None
     """Of the regulariser: udpr, trades, udp-trades and their other forms, max-entropy, vat, udp-consistency."""
     patience: Annotated[int | None, _INT] = None
@@ -136,7 +139,7 @@ class RunWords(Generic[Real, Integer]):
 
 
 @dataclass(frozen=True)
-class Train(RunWords[Number, int]):
+class Train(RunWords[Number, int, Radius]):
     """Train a network, validate it as it goes, and keep its best and its last checkpoint.
 
     For example: widemargin train --data fashion-mnist --network lenet --method udp --eps .5 --alpha .025 --steps 20.

@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+import torch
+
+from widemargin.data.dataset import Dataset
+from widemargin.measure import separation as module
+from widemargin.measure.separation import contradictions, duplicates, measured_rows, separation
+
+distance = pytest.importorskip("scipy.spatial.distance")
+METRICS = {"l2": "euclidean", "linf": "chebyshev", "l1": "cityblock"}
+
+
+def table(rows: int = 90, classes: int = 3) -> Dataset:
+    """Columns of very different scales, as tables have them."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 4)) * (0.001, 1, 50, 2_000) + (0, 0, 0, 3_000)
+    return Dataset(torch.tensor(x, dtype=torch.float32), torch.tensor(np.arange(rows) % classes))
+
+
+@pytest.mark.parametrize("norm", METRICS)
+def test_distances_are_those_of_scipy(norm: str) -> None:
+    data = table()
+    apart = distance.cdist(data.stored.double(), data.stored.double(), METRICS[norm])
+    apart[data.labels[:, None] == data.labels] = np.inf
+    done: list[int] = []
+    result = separation(data, norm, on_progress=done.append)
+    np.testing.assert_allclose(result.distances, apart.min(1), rtol=1e-6)
+    np.testing.assert_array_equal(result.neighbors, apart.argmin(1))
+    assert (result.exact, done[-1]) == (True, 90)
+    some = separation(data, norm, rows=30)
+    assert (some.exact, len(some.rows)) == (False, 30)
+    np.testing.assert_allclose(some.distances, apart.min(1)[some.rows], rtol=1e-6)
+
+
+def test_near_pairs_of_far_points_are_not_confused_by_rounding() -> None:
+    far = torch.tensor([[5_000.0], [5_000.25], [5_000.125], [-5_000.0]])
+    result = separation(Dataset(far, torch.tensor([0, 1, 1, 0])), "l2")
+    assert result.neighbors.tolist() == [2, 0, 0, 2]
+    assert result.distances.tolist() == [0.125, 0.25, 0.125, 10_000.125]
+
+
+def test_the_data_stay_as_they_are() -> None:
+    data = table()
+    before = data.stored.clone()
+    separation(data)
+    assert torch.equal(data.stored, before)
+
+
+def test_radii_and_closest_pairs() -> None:
+    line = Dataset(torch.tensor([[0.0], [1.0], [4.0], [10.0]]), torch.tensor([0, 1, 0, 1]))
+    result = separation(line)
+    # Distances 1, 1, 3, 6: a pair stands once, whichever of the two is looked at.
+    assert result.closest(2) == [(0, 1, 1.0), (1, 2, 3.0)]
+    assert (result.smallest, result.radius(), result.radius(0.75)) == (1.0, 0.5, 1.5)
+    assert result.quantile(0.5) == 2.0
+    assert result.to_dict(1)["closest"] == [{"rows": [0, 1], "distance": 1.0}]
+
+
+def test_a_radius_lets_at_most_that_share_of_the_balls_meet() -> None:
+    result = separation(table())
+    for share in (0.0, 0.01, 0.05, 0.5):
+        assert (result.distances < 2 * result.radius(share)).mean() <= share
+
+
+def test_copies_are_listed_and_those_with_other_labels() -> None:
+    x = torch.tensor([[0.0, 1.0], [2.0, 2.0], [-0.0, 1.0], [2.0, 2.0], [5.0, 5.0]])
+    data = Dataset(x, torch.tensor([0, 1, 1, 1, 0]))
+    groups = duplicates(data)
+    assert groups == [[0, 2], [1, 3]]
+    assert contradictions(data, groups) == [[0, 2]]
+    assert separation(data).smallest == 0
+
+
+def test_beyond_a_million_rows_some_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measured_rows(1_000_000) == 1_000_000
+    assert measured_rows(1_000_001) == 10_000
+    assert measured_rows(50, 80) == 50
+    monkeypatch.setattr(module, "EXACT_ROWS", 80)
+    monkeypatch.setattr(module, "SAMPLED_ROWS", 9)
+    assert len(separation(table()).rows) == 9
+
+
+def test_what_cannot_be_measured_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^norm must be one of l2, linf, l1, got 'l3'$"):
+        separation(table(), "l3")
+    with pytest.raises(ValueError, match="rows must be at least 1, got 0"):
+        separation(table(), rows=0)
+    with pytest.raises(ValueError, match="every example must have a label"):
+        separation(table().hide_labels(torch.arange(3)))

@@ -1,0 +1,161 @@
+import pickle
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+import joblib
+import pandas
+import polars
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_iris, make_classification
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import widemargin as wm
+from widemargin import sklearn as module
+from widemargin.measure.separation import separation
+from widemargin.sklearn import WideMarginClassifier
+
+pytestmark = pytest.mark.usefixtures("untyped")
+X, Y = load_iris(return_X_y=True)
+NAMES = np.array(["setosa", "versicolor", "virginica"])[Y]
+
+
+def classifier(**changed: Any) -> WideMarginClassifier:
+    given: dict[str, Any] = {"epochs": 12, "lr": 0.03, "hidden": (16,), "steps": 2, "batch_size": 64, "random_state": 0}
+    return WideMarginClassifier(**{**given, **changed})
+
+
+def expected_to_fail(estimator: object) -> dict[str, str]:
+    return {
+        "check_sample_weight_equivalence_on_dense_data": "what is drawn for a row depends on its place in a batch, so "
+        "that a row of weight 2 and two rows of weight 1 agree only on average"
+    }
+
+
+# Fewer updates than these learn too little for its checks of accuracy.
+@parametrize_with_checks([classifier(epochs=8, steps=1)], expected_failed_checks=expected_to_fail)
+def test_it_keeps_to_scikit_learn_s_rules(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_it_learns_and_says_what_it_used() -> None:
+    fitted = classifier().fit(X, NAMES)
+    assert fitted.score(X, NAMES) > 0.9
+    assert fitted.classes_.tolist() == ["setosa", "versicolor", "virginica"]
+    np.testing.assert_allclose(fitted.predict_proba(X).sum(1), 1, rtol=1e-5)
+    np.testing.assert_allclose(fitted.scale_, X.std(0))
+    standardised = ((X - X.mean(0)) / X.std(0)).astype(np.float32)
+    assert fitted.eps_ == separation(wm.data.Dataset(*map(_tensor, (standardised, Y))), "l2").radius(0.5)
+    assert (fitted.n_iter_, len(fitted.loss_curve_)) == (12, 12)
+    assert classifier().fit(X, NAMES).loss_curve_ == fitted.loss_curve_
+
+
+def _tensor(values: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(values)
+
+
+def test_radii_do_not_depend_on_units() -> None:
+    units = (1, 10, 1_000, 0.001)
+    scaled, plain = classifier(epochs=3).fit(X * units, Y), classifier(epochs=3).fit(X, Y)
+    assert scaled.eps_ == pytest.approx(plain.eps_, rel=1e-5)
+    np.testing.assert_allclose(scaled.predict_proba(X * units), plain.predict_proba(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("estimator", ["single", "ensemble", "deep-kernel"])
+def test_every_estimator_is_stored_and_is_the_same_after_it(estimator: str, tmp_path: Any) -> None:
+    if estimator == "deep-kernel":
+        pytest.importorskip("gpytorch")
+    fitted = classifier(estimator=estimator, members=2, epochs=3).fit(X, NAMES)
+    joblib.dump(fitted, tmp_path / "model.joblib")
+    for again in (pickle.loads(pickle.dumps(fitted)), joblib.load(tmp_path / "model.joblib")):
+        np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    # Arrays and numbers alone, which any format can hold.
+    assert all(isinstance(values, np.ndarray) for values in fitted.__getstate__()["weights_"].values())
+    assert "_made" not in fitted.__getstate__()
+    entropy, information = fitted.uncertainty(X), fitted.uncertainty(X, "mutual_information")
+    assert entropy.shape == (150,)
+    assert (information.max() > 0) == (estimator != "single")
+
+
+def test_margin_and_audit() -> None:
+    fitted = classifier(epochs=3).fit(X, NAMES)
+    margins = fitted.margin(X[::30])
+    assert margins.shape == (5,)
+    assert (margins > 0).all()
+    with pytest.raises(ValueError, match="measure must be one of entropy"):
+        fitted.uncertainty(X, "doubt")
+    with pytest.raises(ValueError, match="y must have one of the classes"):
+        fitted.audit(X[::10], np.full(15, "tulip"))
+
+
+def test_frames_of_pandas_and_polars() -> None:
+    names = ["a", "b", "c", "d"]
+    expected = classifier(epochs=2).fit(X, Y).predict_proba(X)
+    for frame in (pandas.DataFrame(X, columns=names), polars.DataFrame(X, schema=names)):
+        fitted = classifier(epochs=2).fit(frame, Y)
+        np.testing.assert_array_equal(fitted.predict_proba(frame), expected)
+        assert fitted.feature_names_in_.tolist() == names
+
+
+def test_pipelines_searches_and_scores() -> None:
+    frame = pandas.DataFrame({"kind": np.where(X[:, 0] > 5.5, "long", "short"), "b": X[:, 1], "c": X[:, 2]})
+    columns = ColumnTransformer([("kind", OneHotEncoder(), ["kind"]), ("rest", StandardScaler(), ["b", "c"])])
+    pipeline = make_pipeline(columns, classifier(epochs=6))
+    assert pipeline.fit(frame, NAMES).score(frame, NAMES) > 0.7
+    assert cross_val_score(classifier(epochs=6), X, NAMES, cv=2).min() > 0.7
+    search = GridSearchCV(classifier(epochs=2), {"method": ["standard", "pgd"]}, cv=2).fit(X, Y)
+    assert set(search.best_params_) == {"method"}
+
+
+def test_weights_of_classes_and_samples() -> None:
+    x, y = make_classification(200, 4, n_redundant=0, weights=[0.9], flip_y=0.1, random_state=0)
+    plain = classifier(method="standard").fit(x, y)
+    balanced = classifier(method="standard", class_weight="balanced").fit(x, y)
+    by_hand = classifier(method="standard").fit(x, y, np.where(y == 1, (y == 0).sum(), (y == 1).sum()))
+    assert balanced.predict(x).sum() > plain.predict(x).sum()
+    np.testing.assert_allclose(balanced.predict_proba(x), by_hand.predict_proba(x), atol=1e-4)
+    # A sample of weight 0 is not there.
+    kept = np.arange(200) % 4 > 0
+    left_out = classifier().fit(x, y, kept.astype(float)).predict_proba(x)
+    np.testing.assert_array_equal(left_out, classifier().fit(x[kept], y[kept]).predict_proba(x))
+
+
+def test_early_stopping_keeps_the_best() -> None:
+    fitted = classifier(early_stopping=True, epochs=60, n_iter_no_change=3, validation_fraction=0.2).fit(X, Y)
+    assert fitted.n_iter_ < 60
+    assert len(fitted.validation_scores_) == fitted.n_iter_
+    assert fitted.score(X, Y) > 0.85
+
+
+def test_without_a_number_of_epochs_there_are_about_as_many_updates_for_every_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_UPDATES", 20)
+    for batch_size, epochs in ((30, 4), (150, 20), (10, 1)):
+        assert classifier(method="standard", epochs=None, batch_size=batch_size).fit(X, Y).n_iter_ == epochs
+
+
+def test_what_it_cannot_take_is_refused() -> None:
+    for changed, message in [
+        ({"method": "udpp"}, r"method must be one of standard, .* got 'udpp'"),
+        ({"method": "udp-near"}, "method must be one of"),
+        ({"estimator": "both"}, "estimator must be 'single', 'ensemble' or 'deep-kernel', got 'both'"),
+        ({"norm": "l3"}, "norm must be one of"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            classifier(**changed).fit(X, Y)
+
+
+def test_a_sentence_where_scikit_learn_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    monkeypatch.delitem(sys.modules, "widemargin.sklearn")
+    with pytest.raises(ImportError, match=r"needs scikit-learn 1.6 or newer, which is not installed: pip install"):
+        __import__("widemargin.sklearn")
