@@ -24,7 +24,7 @@ ORDER = [
     {"ray_tasks"},
     {"report"},
     {"audit_report"},
-    {"api"},
+    {"api", "testing"},
     {"cli"},
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}

@@ -12,6 +12,7 @@ from . import (
     report,
     rng,
     runs,
+    testing,
     training,
     uncertainty,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "robust_accuracy",
     "runs",
     "standard",
+    "testing",
     "trades",
     "trades_cross_entropy",
     "trades_random_start",

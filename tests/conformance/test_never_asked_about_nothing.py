@@ -126,7 +126,5 @@ def test_measures(name: str, norm: str, radius: str, labels: str) -> None:
 @pytest.mark.parametrize("labels", LABELS)
 @pytest.mark.parametrize("radius", RADII)
 def test_every_diagnosis(labels: str, radius: str) -> None:
-    found = all_findings(
-        network(), cloud(LABELS[labels]), Linf(RADII[radius], UNIT), [(0.1, 1.0, COUNT), (0.2, 0.5, COUNT)]
-    )
+    found = all_findings(network(), cloud(LABELS[labels]), Linf(RADII[radius], UNIT), [0.1, 0.2])
     assert not [one.evidence for one in found if REFUSED in one.evidence]
