@@ -14,13 +14,14 @@ def blocks(page: str) -> list[str]:
 
 # As a user runs it: a check of every call's types would take minutes.
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize("page", ["in-your-own-code.md", "add-a-method.md"])
+@pytest.mark.parametrize("page", ["in-your-own-code.md", *(path.name for path in sorted(DOCS.glob("add-a*.md")))])
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for number, code in enumerate(blocks(page)):
         exec(compile(code, f"{page}, block {number}", "exec"), names)
     assert number > 0
-    if page == "in-your-own-code.md":
+    if page in ("in-your-own-code.md", "add-a-diagnosis.md"):
         assert (tmp_path / "audit.html").exists()
+    if page == "in-your-own-code.md":
         assert list(names["module"].state_dict()) == [f"net.{name}" for name in names["model"].state_dict()]  # type: ignore[attr-defined]
