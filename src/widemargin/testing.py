@@ -187,6 +187,7 @@ def _dot(one: Encoded, other: Encoded) -> PerSample:
 
 
 def _close(one: Tensor, other: Tensor, what: str) -> None:
+    one, other = one.detach(), other.detach()
     off = float((one - other).abs().max())
     _require(torch.allclose(one, other, rtol=_ROUNDING, atol=_ROUNDING), f"{what}, got one that is off by {off:g}")
 

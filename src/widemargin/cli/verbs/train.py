@@ -10,14 +10,24 @@ from rich.console import Console
 from tyro.conf import arg
 
 from widemargin.cli.stopping import StopAfter
+from widemargin.cli.verbs.choices import NORM, SCHEDULE
 from widemargin.cli.verbs.numbers import Number
 
 # What is left out has a default that the text explains, often one that depends on the data.
 _NUMBER, _INT = arg(metavar="NUMBER", help_behavior_hint=""), arg(metavar="INT", help_behavior_hint="")
 _TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hint="")
-# What may be named is decided by the parts there are, which are not imported to print a help text.
-_SCHEDULE = arg(metavar="constant|cosine|triangle|multistep", help_behavior_hint="")
-_NORM = arg(metavar="linf|l2|l1")
+# A docstring of two lines would be broken where it is here, and not where the terminal ends.
+_METHOD = arg(
+    help="standard, max-entropy, fgsm, r-fgsm, pgd, friendly, trades, trades-random-start, trades-cross-entropy, udp, "
+    "udpr, udp-single-step, udp-trades, udp-trades-cross-entropy, udp-near or udp-projected; vat or udp-consistency, "
+    "which also use rows without a label."
+)
+_MEASURE = arg(
+    metavar="TEXT",
+    help_behavior_hint="",
+    help="Which uncertainty udp and its kin climb: entropy, mutual-information (needs several members), "
+    "expected-entropy, variation-ratio or gap.  [entropy]",
+)
 Real = TypeVar("Real")
 Integer = TypeVar("Integer")
 
@@ -28,10 +38,7 @@ class RunWords(Generic[Real, Integer]):
 
     data: str
     """fashion-mnist, mnist, svhn, cifar-10, cifar-100, digits, a folder of images by class, .npz, .csv or .parquet."""
-    method: str
-    """standard, max-entropy, fgsm, r-fgsm, pgd, friendly, trades, trades-random-start, trades-cross-entropy, udp, udpr,
-    udp-single-step, udp-trades, udp-trades-cross-entropy, udp-near or udp-projected; vat or udp-consistency, which also
-    use rows without a label."""
+    method: Annotated[str, _METHOD]
     network: Annotated[str | None, _TEXT] = None
     """lenet, resnet18, resnet18-he, resnet18-dropout, mlp or my_file.py:MyNet (runs that file).  [the paper's]"""
     eps: Annotated[Real | None, _NUMBER] = None
@@ -46,10 +53,8 @@ class RunWords(Generic[Real, Integer]):
     """Steps after crossing the boundary: friendly."""
     scale: Annotated[Number | None, _NUMBER] = None
     """How near is near, in units of the data: udp-near."""
-    measure: Annotated[str | None, _TEXT] = None
-    """Which uncertainty udp and its kin climb: entropy, mutual-information (needs several members), expected-entropy,
-    variation-ratio or gap.  [entropy]"""
-    norm: Annotated[str, _NORM] = "linf"
+    measure: Annotated[str | None, _MEASURE] = None
+    norm: Annotated[str, NORM] = "linf"
     """Of the ball."""
     latent: Annotated[bool, _FLAG] = False
     """Perturb the latent space instead of the input: behind the last convolution, before an mlp's last layer."""
@@ -63,7 +68,7 @@ class RunWords(Generic[Real, Integer]):
     """By default as published for the data: adam, for CIFAR and SVHN sgd (Nesterov .9, weight decay 5e-4)."""
     lr: Annotated[Real | None, _NUMBER] = None
     """Peak learning rate.  [adam .001, sgd .15]"""
-    schedule: Annotated[str | None, _SCHEDULE] = None
+    schedule: Annotated[str | None, SCHEDULE, _FLAG] = None
     """Of the learning rate.  [adam constant, sgd triangle]"""
     augment: Annotated[bool, _FLAG] = False
     """Shift images by up to 4 pixels and mirror every second one."""
