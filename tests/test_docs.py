@@ -25,3 +25,9 @@ def test_every_block_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pyte
         assert (tmp_path / "audit.html").exists()
     if page == "in-your-own-code.md":
         assert list(names["module"].state_dict()) == [f"net.{name}" for name in names["model"].state_dict()]  # type: ignore[attr-defined]
+
+
+def test_the_index_names_every_page() -> None:
+    index = (DOCS / "README.md").read_text()
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index))
+    assert linked == {path.name for path in DOCS.glob("*.md")} - {"README.md"}

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
-from never_asked import CASES, COUNT, LABELS, NORMS, POINTS, RADII, REFUSED, RIGHT, Flattening, network
+from never_asked import CASES, LABELS, NORMS, POINTS, RADII, REFUSED, RIGHT, Flattening, network
 from widemargin import Dataset, Single, at_input
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.autoattack import autoattack

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from diagnosed import BALL, FLAT, IMAGES, ROWS, Then, conv, linear, mlp, planted, single, stairs, verdicts
+from diagnosed import BALL, FLAT, IMAGES, Then, conv, linear, mlp, planted, single, stairs, verdicts
 from widemargin import L1, L2, OPEN, Box, Dataset, Ensemble, Linf, Single, at_input
 from widemargin.measure import diagnostics as d
 from widemargin.perturb.balls import Ball
