@@ -135,7 +135,7 @@ def _assert_trains(method: Method, network: Network, points: Points) -> None:
     with Rng.seeded(0).as_global():
         loss = method.loss_at(network, points, labels, moved)
     network.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     _require(loss.shape == (), "the loss must be one number")
     for name, parameter in network.named_parameters():
         reached = parameter.grad is not None and bool(parameter.grad.isfinite().all()) and bool(parameter.grad.any())
