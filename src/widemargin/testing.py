@@ -70,7 +70,8 @@ def _assert_ball(ball: Ball, features: int) -> None:
 def assert_attack(attack: Attack, ball: Ball | None = None, features: int = 6) -> None:
     """An attack: it reports where it went, stays in its ball, follows from its draws, and breaks what is easy.
 
-    `ball` says in which norm it reports distances if it has no radius; else it is `attack.ball`.
+    `ball` says in which norm it reports distances if it has no radius; else it is `attack.ball`, best with a radius of
+    .1 or more: points lie in [.3, .7], and of those within half the radius one must be broken.
     """
     within: Ball = attack.ball if ball is None else ball  # type: ignore[attr-defined]
     network, inputs, labels, distance = _linear(within, features)
