@@ -24,7 +24,7 @@ ORDER = [
     {"ray_tasks"},
     {"report"},
     {"audit_report"},
-    {"api"},
+    {"api", "testing"},
     {"sklearn"},
     {"cli"},
 ]

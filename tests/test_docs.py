@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from widemargin import cli
+from widemargin.measure import surrogate
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -22,15 +23,19 @@ def steps(page: str) -> list[tuple[str, str]]:
 
 # As a user runs it: a check of every call's types would take minutes.
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize("page", ["in-your-own-code.md", "add-a-method.md", "scikit-learn.md"])
+@pytest.mark.parametrize(
+    "page", ["in-your-own-code.md", "scikit-learn.md", *(path.name for path in sorted(DOCS.glob("add-a*.md")))]
+)
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(surrogate, "UPDATES", 100)
     names: dict[str, object] = {}
     for number, code in enumerate(blocks(page)):
         exec(compile(code, f"{page}, block {number}", "exec"), names)
     assert number > 0
-    if page == "in-your-own-code.md":
+    if page in ("in-your-own-code.md", "add-a-diagnosis.md"):
         assert (tmp_path / "audit.html").exists()
+    if page == "in-your-own-code.md":
         assert list(names["module"].state_dict()) == [f"net.{name}" for name in names["model"].state_dict()]  # type: ignore[attr-defined]
 
 
@@ -51,3 +56,9 @@ def test_the_page_of_tables_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     raw, program = names["raw"], names["program"]
     assert program(raw).shape == (5, 2)  # type: ignore[operator]
     assert (tmp_path / "three" / "schema.json").exists()
+
+
+def test_the_index_names_every_page() -> None:
+    index = (DOCS / "README.md").read_text()
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index))
+    assert linked == {path.name for path in DOCS.glob("*.md")} - {"README.md"}

@@ -1,8 +1,10 @@
-"""The room test: a norm, a schedule, an estimator and a dataset that only this file knows are parts like any other."""
+"""The room test: a norm, a schedule, an estimator, a dataset, an attack and a diagnosis that only this file knows are
+parts like any other."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -11,17 +13,24 @@ import torch
 import tyro
 from torch import Tensor, nn
 
+import widemargin as wm
 from widemargin import OPEN, Adam, Dataset, Epochs, Linf, Plan, pgd
+from widemargin.audit_report import AuditReport
 from widemargin.cli import main
 from widemargin.cli.describe import describe
 from widemargin.cli.verbs.train import Train
 from widemargin.data.dataset import Examples, Splits
-from widemargin.files import read_note
+from widemargin.files import read_json, read_note, write_json
+from widemargin.measure import surrogate
+from widemargin.measure.diagnostics import Diagnosis, Examined, Finding
 from widemargin.measure.robustness import pgd_attack
 from widemargin.networks.mlp import MLPSpec
 from widemargin.parts import choice, choices, part
+from widemargin.perturb.attack import Attack, Classifier, Perturbed, perturbed
 from widemargin.perturb.balls import Ball
-from widemargin.rng import Rng
+from widemargin.perturb.gradient import slope
+from widemargin.perturb.objectives import height, margin_loss
+from widemargin.rng import AnyRng, Rng
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import prepare
 from widemargin.runs.run import Run, Validation
@@ -111,6 +120,35 @@ class Stripes:
         return Splits(train, validation, test)
 
 
+@dataclass(frozen=True)
+class OneStep:
+    """An attack: one steepest step of the margin to the edge of the ball."""
+
+    ball: Ball
+    name: str = "one step"
+
+    def __call__(self, model: Classifier, inputs: Points, labels: Tensor, rng: AnyRng) -> Perturbed:
+        _, _, uphill = slope(model, inputs, partial(height, margin_loss, labels=labels, targets=None))
+        delta = self.ball.project(self.ball.radius * self.ball.steepest(uphill), inputs)
+        return perturbed(self.ball, inputs, inputs + delta)
+
+
+@dataclass(frozen=True)
+class OneStepAlone:
+    """A suite."""
+
+    def __call__(self, ball: Ball, classes: int, rows_at_once: int = 256) -> tuple[Attack, ...]:
+        return (OneStep(ball),)
+
+
+def _balance(examined: Examined) -> Finding:
+    share = float((examined.examples.labels == 0).double().mean())
+    return Finding("", "suspicious", f"class 0 has {share:.0%} of the points", "weigh the classes", {"share": share})
+
+
+BALANCE = Diagnosis("balance", _balance, sanity=True)
+
+
 def run(ball: Ball, alpha: float) -> Run:
     attack = pgd_attack(ball, alpha, 3)
     plan = Plan(Epochs(4), Adam(0.01, Halving()), batch=10)
@@ -155,6 +193,32 @@ def test_a_norm_that_is_half_of_linf_gives_the_numbers_of_linf() -> None:
     assert losses(ours.records) == pytest.approx(losses(linf.records), abs=1e-6)
     assert losses(ours.records) != losses(run_training(prepare(replace(RUN, estimator=SingleSpec()))).records)
     assert losses(ours.records) != losses(run_training(prepare(slow_of(RUN))).records)
+
+
+def test_an_attack_and_a_diagnosis_audit_are_saved_resumed_and_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surrogate, "UPDATES", 100)
+    # Two classes, of which every distance is known: half the sum of the features less 1.5.
+    layer = nn.Linear(2, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+        layer.bias.copy_(torch.tensor([0.0, -1.5]))
+    points = torch.rand(6, 2, generator=torch.Generator().manual_seed(0)) + 0.25
+    labels = (points.sum(1) > 1.5).long()
+    known = (points.sum(1) - 1.5).abs() / 2
+
+    def audited() -> AuditReport:
+        return wm.audit(
+            layer, (points, labels), [0.1, 0.2], box=OPEN, out="here", attacks=OneStepAlone(), diagnoses=(BALANCE,)
+        )
+
+    report = audited()
+    assert [one.count for one in report.robust.values()] == [int((known > radius).sum()) for radius in (0.1, 0.2)]
+    (finding,) = [one for one in report.findings if one.name == "balance"]
+    assert finding.evidence == f"class 0 has {(labels == 0).double().mean():.0%} of the points"
+    assert report.result.attacks[0] == "one step"
+    (saved,) = Path("here").rglob("findings.json")
+    write_json(saved, {"findings": [{**read_json(saved)["findings"][0], "evidence": "as read again"}]})
+    assert "as read again" in audited().save("audit.html").read_text()
 
 
 def slow_of(own: Run) -> Run:

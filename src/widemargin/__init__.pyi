@@ -12,6 +12,7 @@ from . import (
     report,
     rng,
     runs,
+    testing,
     training,
     uncertainty,
 )
@@ -101,6 +102,7 @@ __all__ = [
     "runs",
     "separation",
     "standard",
+    "testing",
     "trades",
     "trades_cross_entropy",
     "trades_random_start",

@@ -33,6 +33,7 @@ from widemargin.measure.accuracy import BATCH_SIZE
 from widemargin.measure.autoattack import Attacked, autoattack
 from widemargin.measure.calibration import BINS, Calibration
 from widemargin.measure.certified import Certificate, certified_radius
+from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis
 from widemargin.measure.distance import distances
 from widemargin.measure.margin import Margins
 from widemargin.measure.separation import Separation
@@ -45,7 +46,7 @@ from widemargin.perturb.fab import FAB
 from widemargin.perturb.pgd import PGD
 from widemargin.perturb.search import Search
 from widemargin.perturb.square import Square
-from widemargin.perturb.suites import standard
+from widemargin.perturb.suites import Suite, standard
 from widemargin.shapes import Labels, Points
 from widemargin.training import loop
 from widemargin.training.loop import Record
@@ -158,14 +159,18 @@ def audit(
     budget: float | None = None,
     out: Path | str | None = None,
     device: Device = None,
+    attacks: Suite = standard,
+    diagnoses: Sequence[Diagnosis] = DIAGNOSES,
 ) -> AuditReport:
     """Robust accuracy under AutoAttack at every radius with intervals, margins, certificates, and findings on trust.
 
-    `budget` is in seconds.  With a folder `out` an interrupted audit goes on when the call is made again.
+    `budget` is in seconds.  With a folder `out` an interrupted audit goes on when the call is made again.  `attacks`
+    makes those of a ball, AutoAttack's by default; docs/add-an-attack.md and docs/add-a-diagnosis.md show others.
     """
     network = as_network(on_device(model, device))
     dataset = whole(placed(as_examples(data), device_of(network), dtype_of(network)))
-    config = AuditConfig(_balls(eps, norm, _box(dataset) if box is None else box), min(points, len(dataset)), seed)
+    balls = _balls(eps, norm, _box(dataset) if box is None else box)
+    config = AuditConfig(balls, min(points, len(dataset)), seed, standard=attacks, diagnoses=tuple(diagnoses))
     target = AuditTarget(network, type(model).__name__, _digest(model), dataset, "the data given")
     with tempfile.TemporaryDirectory() as folder:
         result = runner.audit(target, config, (Path(folder) if out is None else Path(out)) / "audit", budget)

@@ -28,7 +28,7 @@ class AuditReport:
 
     @property
     def clean(self) -> Proportion:
-        """Accuracy before any attack, with its 95 % interval: `.share`, `.low`, `.high`, `.n`."""
+        """Accuracy before any attack, with its 95 % interval: `.fraction`, `.low`, `.high`, `.n`."""
         return self.result.clean
 
     @property

@@ -16,7 +16,7 @@ from widemargin.auditing.clock import Clock
 from widemargin.auditing.runner import audit
 from widemargin.auditing.target import AuditTarget
 from widemargin.data.dataset import Dataset, Examples, Origin
-from widemargin.measure.diagnostics import DIAGNOSES, all_findings
+from widemargin.measure.diagnostics import DIAGNOSES, all_findings, suite
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import OPEN, Ball, Linf
@@ -70,7 +70,7 @@ def test_a_budget_ends_a_diagnosis_that_has_begun(tmp_path: Path, monkeypatch: p
             now += 1.0
         return 1.0
 
-    monkeypatch.setattr(findings, "robust_accuracy", tedious)
+    monkeypatch.setattr(suite, "robust_accuracy", tedious)
     left_out = findings.diagnosed(
         whom, replace(QUESTION, diagnoses=named("modes", "rising")), tmp_path, Clock(10.0, 0.0), 0.3
     ).left_out
@@ -80,7 +80,7 @@ def test_a_budget_ends_a_diagnosis_that_has_begun(tmp_path: Path, monkeypatch: p
 
 def test_every_diagnosis_has_its_name() -> None:
     whom = subject()
-    made = all_findings(whom.network, whom.examples, Linf(0.1, OPEN), [(0.1, 1.0, 60), (0.2, 1.0, 60)])
+    made = all_findings(whom.network, whom.examples, Linf(0.1, OPEN), [0.05, 0.1])
     assert tuple(finding.name for finding in made) == EVERY
 
 

@@ -1,12 +1,20 @@
+import ast
+import inspect
 import os
 import pty
+import re
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
 from widemargin import cli
 from widemargin.cli import VERBS
+from widemargin.cli.verbs.audit import Audit
+from widemargin.cli.verbs.calibrate import Calibrate
+from widemargin.cli.verbs.sweep import Sweep
+from widemargin.cli.verbs.train import Train
 
 VERB_WORDS = [
     (),
@@ -26,6 +34,29 @@ def test_help_fits_80_columns(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 5
     assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if re.fullmatch("│ +│", line)]
+
+
+@pytest.mark.parametrize("verb", [Train, Audit, Calibrate, Sweep])
+def test_no_text_is_broken_but_by_the_terminal(verb: type) -> None:
+    texts = _docstrings(verb)
+    assert len(texts) > 10
+    assert not [name for name, text in texts.items() if "\n" in text]
+
+
+def _docstrings(verb: type) -> dict[str, str]:
+    """Of the fields that a class defines or inherits, as they are in the source."""
+    texts: dict[str, str] = {}
+    for kind in verb.__mro__[:-1]:
+        if kind.__module__.startswith("widemargin"):
+            (body,) = ast.parse(inspect.getsource(kind)).body
+            pairs = pairwise(body.body)  # type: ignore[attr-defined]
+            texts |= {a.target.id: b.value.value for a, b in pairs if isinstance(a, ast.AnnAssign) and _is_text(b)}
+    return texts
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
@@ -35,7 +66,11 @@ def test_completion_is_a_script_and_not_wrapped(shell: str, capsys: pytest.Captu
     assert not end.value.code
     script = capsys.readouterr().out
     assert "calibrate" in script
+    for word in ("linf", "multistep"):
+        assert word in script
     if shell == "bash":
+        assert script.count("'choices': ['linf', 'l2', 'l1']") == 3, "train, sweep and audit"
+        assert "'choices': ['constant', 'cosine', 'triangle', 'multistep']" in script
         subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 

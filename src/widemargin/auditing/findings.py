@@ -19,24 +19,18 @@ from widemargin.data.dataset import Examples, Subset
 from widemargin.files import read_json, write_json
 from widemargin.measure.curve import check_certificates
 from widemargin.measure.diagnostics import (
+    Examined,
     Finding,
     all_findings,
     black_box,
-    failed_finding,
     probabilities,
     randomness,
-    sentence_of,
     stood_in,
 )
-from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.perturb.attack import Attack
-from widemargin.uncertainty.network import Network
 
-_SANITY = ("inputs in box", "modes", "probabilities", "randomness")
-"""Come first and cost next to nothing, so there is always time for them."""
-_RISING = "rising"
 _ANSWERS_FOR_SANITY = 10
-"""About how often a point is asked for the first four."""
+"""About how often a point is asked for the diagnoses for which there is always time."""
 _LEAST = 8
 """Points for the diagnoses, however short the time."""
 
@@ -67,44 +61,31 @@ def diagnosed(
     asked = question.asked(len(subject.examples))[:DIAGNOSED]
     few = max(_LEAST, int(min(clock.left(share) / max(_ANSWERS_FOR_SANITY * answer, 1e-9), DIAGNOSED)))
     some = Subset(subject.examples, asked[:few])
-    network, seen, failed = subject.eot.climbed, list[Finding](), list[Finding]()
-    curve, whole = tuple[tuple[float, float, int], ...](), len(some) == len(asked)
-    to_make = _names(question)
-    try:
-        if _RISING in to_make:
-            with clock.ending(share):
-                curve = _curve(network, some, question)
-    except TimeIsUp:
-        whole = False
-    except Exception as problem:
-        failed.append(failed_finding(_RISING, sentence_of(problem), "nothing is known of it"))
+    network, seen, whole = subject.eot.climbed, list[Finding](), len(some) == len(asked)
+    ball, radii = question.balls[-1], tuple(ball.radius for ball in question.balls)
+    examined = Examined(network, some, ball, radii)
+    to_make = [diagnosis for diagnosis in question.diagnoses if diagnosis.applies(examined)]
     try:
         # What was handed over is looked at in any case.
-        sanity = sum(name in _SANITY for name in to_make)
+        sanity = sum(diagnosis.sanity for diagnosis in to_make)
         with clock.ending(share, unless=lambda: len(seen) < sanity):
             made = all_findings(
                 network,
                 some,
-                question.balls[-1],
-                curve,
+                ball,
+                radii,
                 seed=question.seed,
                 on_progress=seen.append,
-                diagnoses=question.diagnoses,
+                diagnoses=to_make,
             )
     except TimeIsUp:
         made, whole = tuple(seen), False
-    findings = (*failed, *(_as_asked(subject, some, one) for one in made))
+    findings = tuple(_as_asked(subject, some, one) for one in made)
     if not whole:
         names = {finding.name for finding in findings}
-        return Diagnosed(findings, tuple(name for name in to_make if name not in names))
+        return Diagnosed(findings, tuple(one.name for one in to_make if one.name not in names))
     write_json(path, {"findings": [_plain(finding) for finding in findings]})
     return Diagnosed(findings)
-
-
-def _names(question: AuditConfig) -> tuple[str, ...]:
-    """Of the diagnoses: a surrogate's comes at the end, and accuracy can only rise where there are two radii."""
-    without = {"transfer"} | ({_RISING} if len(question.balls) == 1 else set())
-    return tuple(one.name for one in question.diagnoses if one.name not in without)
 
 
 def _as_asked(subject: AuditTarget, some: Examples, finding: Finding) -> Finding:
@@ -125,17 +106,6 @@ def _plain(finding: Finding) -> dict[str, Any]:
 def _finding(plain: dict[str, Any]) -> Finding:
     numbers = {name: math.nan if number is None else number for name, number in plain["numbers"].items()}
     return Finding(**{**plain, "numbers": numbers})
-
-
-def _curve(network: Network, some: Examples, question: AuditConfig) -> tuple[tuple[float, float, int], ...]:
-    """Of every ball its radius, robust accuracy and number of points.
-
-    Ball by ball, as if none knew of the others: only so can accuracy be seen to rise.
-    """
-    return tuple(
-        (ball.radius, robust_accuracy(network, some, pgd_attack(ball, ball.radius / 4, 10)), len(some))
-        for ball in question.balls
-    )
 
 
 def _as_judged(subject: AuditTarget, some: Examples) -> Finding:

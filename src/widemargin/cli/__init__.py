@@ -7,14 +7,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext
 from typing import Annotated, Any, NoReturn, Union
 
 import tyro
 from rich.console import Console
 from tyro.conf import subcommand
 
-from widemargin.cli.help_text import WrappedHelp
+from widemargin.cli.help_text import wrapped_help
 from widemargin.cli.spelling import Verbs, check_words, option_of
 from widemargin.cli.verbs.audit import Audit
 from widemargin.cli.verbs.calibrate import Calibrate
@@ -96,7 +96,7 @@ def _parsed(words: Sequence[str]) -> Callable[[Console], None]:
     verbs: Any = Union[tuple(Annotated[kind, subcommand(name)] for name, kind in kinds.items())]  # noqa: UP007
     # A script for a shell's completion is no text to wrap.
     is_script = any(word.startswith("--tyro-") for word in words)
-    with nullcontext() if is_script else redirect_stdout(WrappedHelp()):
+    with nullcontext() if is_script else wrapped_help():
         verb: Callable[[Console], None] = tyro.cli(
             verbs,
             prog="widemargin",

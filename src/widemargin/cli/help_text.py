@@ -8,8 +8,11 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_EMPTY = re.compile("[│|] +[│|]")
 
 
 class WrappedHelp(io.StringIO):
@@ -17,7 +20,7 @@ class WrappedHelp(io.StringIO):
 
     def __init__(self) -> None:
         super().__init__()
-        self.out = sys.stdout
+        self.out, self.rest = sys.stdout, ""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -29,8 +32,22 @@ class WrappedHelp(io.StringIO):
 
     def write(self, text: str) -> int:
         width = max(40, shutil.get_terminal_size().columns)
-        self.out.write("\n".join(_wrapped(line, width) for line in text.split("\n")))
+        *lines, self.rest = (self.rest + text).split("\n")
+        # Where a text fills its line, tyro leaves an empty one behind it.
+        lines = [line for line in lines if not _EMPTY.fullmatch(_STYLE.sub("", line))]
+        self.out.write("".join(f"{_wrapped(line, width)}\n" for line in lines))
         return len(text)
+
+
+@contextmanager
+def wrapped_help() -> Iterator[None]:
+    """Standard output goes through it in here."""
+    out = WrappedHelp()
+    try:
+        with redirect_stdout(out):
+            yield
+    finally:
+        out.out.write(out.rest)
 
 
 def _wrapped(line: str, width: int) -> str:

@@ -18,7 +18,7 @@ def test_rising() -> None:
     assert d.rising([(0.1, 0.5, 1000), (0.2, 0.6, 900)]).verdict == "wrong"
     with pytest.raises(ValueError, match="at least two radii, got 1"):
         d.rising([(0.1, 0.5, 10)])
-    assert "rising" not in verdicts(d.all_findings(single(mlp()), FLAT, BALL, [(0.1, 0.5, 10)]))
+    assert "rising" not in verdicts(d.all_findings(single(mlp()), FLAT, BALL, [0.1]))
 
 
 @pytest.mark.parametrize("ball", [BALL, L2(0.3, OPEN)], ids=repr)

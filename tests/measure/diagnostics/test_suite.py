@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from diagnosed import BALL, FLAT, IMAGES, ROWS, Then, conv, linear, mlp, planted, single, stairs, verdicts
+from diagnosed import BALL, FLAT, IMAGES, Then, conv, linear, mlp, planted, single, stairs, verdicts
 from widemargin import L1, L2, OPEN, Box, Dataset, Ensemble, Linf, Single, at_input
 from widemargin.measure import diagnostics as d
 from widemargin.perturb.balls import Ball
@@ -28,8 +28,7 @@ HEALTHY: list[tuple[str, Callable[[], Network], Dataset, Ball]] = [
 @pytest.mark.parametrize(("build", "cloud", "ball"), [row[1:] for row in HEALTHY], ids=[row[0] for row in HEALTHY])
 def test_healthy_networks_are_fine(build: Callable[[], Network], cloud: Dataset, ball: Ball) -> None:
     seen: list[d.Finding] = []
-    curve = [(0.0, 1.0, ROWS), (0.1, 0.5, ROWS), (0.2, 0.1, ROWS)]
-    findings = d.all_findings(build(), cloud, ball, curve, [build()], on_progress=seen.append)
+    findings = d.all_findings(build(), cloud, ball, [ball.radius / 2, ball.radius], [build()], on_progress=seen.append)
     assert tuple(seen) == findings
     assert len(verdicts(findings)) == 12
     assert {name: v for name, v in verdicts(findings).items() if v != "fine"} == {}, findings

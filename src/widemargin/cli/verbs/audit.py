@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from rich.console import Console
 from tyro.conf import Positional, arg
 
+from widemargin.cli.verbs.choices import NORM
 from widemargin.cli.verbs.numbers import Number
 
 _OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
@@ -26,7 +27,7 @@ class Audit:
     """A run's folder or its name in runs/, model.pt2, model.onnx, zoo:NAME or my_file.py:MyNet (runs that file)."""
     eps: Annotated[tuple[Number, ...], arg(metavar="NUMBER...")]
     """Radii, one or more, as .05 .1 or 8/255."""
-    norm: Literal["linf", "l2", "l1"] = "linf"
+    norm: Annotated[str, NORM] = "linf"
     """Of the balls."""
     data: Annotated[str | None, _OPTIONAL] = None
     """A name, folder or file, as for `widemargin train`; its test part is used.  [the run's]"""

@@ -10,17 +10,31 @@ from rich.console import Console
 from tyro.conf import arg
 
 from widemargin.cli.stopping import StopAfter
+from widemargin.cli.verbs.choices import NORM, SCHEDULE
 from widemargin.cli.verbs.numbers import Number, Radius
 
 # What is left out has a default that the text explains, often one that depends on the data.
 _NUMBER, _INT = arg(metavar="NUMBER", help_behavior_hint=""), arg(metavar="INT", help_behavior_hint="")
 _RADIUS = arg(metavar="NUMBER|auto", help_behavior_hint="")
 _TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hint="")
-# What may be named is decided by the parts there are, which are not imported to print a help text.
-_SCHEDULE = arg(metavar="constant|cosine|triangle|multistep", help_behavior_hint="")
-_NORM = arg(metavar="linf|l2|l1")
 _FILE, _NAMES = arg(metavar="FILE", help_behavior_hint=""), arg(metavar="COLUMN,...", help_behavior_hint="")
 _CHANNELS = arg(metavar="NUMBER...", help_behavior_hint="")
+# A docstring of two lines would be broken where it is here, and not where the terminal ends.
+_DATA = arg(
+    help="fashion-mnist, mnist, svhn, cifar-10, cifar-100, digits, a folder of images by class or of train/ val/ test/, "
+    ".npz, .csv, .tsv or .parquet."
+)
+_METHOD = arg(
+    help="standard, max-entropy, fgsm, r-fgsm, pgd, friendly, trades, trades-random-start, trades-cross-entropy, udp, "
+    "udpr, udp-single-step, udp-trades, udp-trades-cross-entropy, udp-near or udp-projected; vat or udp-consistency, "
+    "which also use rows without a label."
+)
+_MEASURE = arg(
+    metavar="TEXT",
+    help_behavior_hint="",
+    help="Which uncertainty udp and its kin climb: entropy, mutual-information (needs several members), "
+    "expected-entropy, variation-ratio or gap.  [entropy]",
+)
 Real = TypeVar("Real")
 Integer = TypeVar("Integer")
 Eps = TypeVar("Eps")
@@ -30,13 +44,8 @@ Eps = TypeVar("Eps")
 class RunWords(Generic[Real, Integer, Eps]):
     """What `train` and `sweep` ask: a sweep has ranges of numbers where `train` has numbers."""
 
-    data: str
-    """fashion-mnist, mnist, svhn, cifar-10, cifar-100, digits, a folder of images by class or of train/ val/ test/,
-    .npz, .csv, .tsv or .parquet."""
-    method: str
-    """standard, max-entropy, fgsm, r-fgsm, pgd, friendly, trades, trades-random-start, trades-cross-entropy, udp, udpr,
-    udp-single-step, udp-trades, udp-trades-cross-entropy, udp-near or udp-projected; vat or udp-consistency, which also
-    use rows without a label."""
+    data: Annotated[str, _DATA]
+    method: Annotated[str, _METHOD]
     network: Annotated[str | None, _TEXT] = None
     """lenet, resnet18, resnet18-he, resnet18-dropout, mlp (of images: all pixels) or my_file.py:MyNet (runs that
     file).  [the paper's]"""
@@ -53,10 +62,8 @@ class RunWords(Generic[Real, Integer, Eps]):
     """Steps after crossing the boundary: friendly."""
     scale: Annotated[Number | None, _NUMBER] = None
     """How near is near, in units of the data: udp-near."""
-    measure: Annotated[str | None, _TEXT] = None
-    """Which uncertainty udp and its kin climb: entropy, mutual-information (needs several members), expected-entropy,
-    variation-ratio or gap.  [entropy]"""
-    norm: Annotated[str, _NORM] = "linf"
+    measure: Annotated[str | None, _MEASURE] = None
+    norm: Annotated[str, NORM] = "linf"
     """Of the ball."""
     latent: Annotated[bool, _FLAG] = False
     """Perturb the latent space instead of the input: behind the last convolution, before an mlp's last layer."""
@@ -70,7 +77,7 @@ class RunWords(Generic[Real, Integer, Eps]):
     """By default as published for the data: adam, for CIFAR and SVHN sgd (Nesterov .9, weight decay 5e-4)."""
     lr: Annotated[Real | None, _NUMBER] = None
     """Peak learning rate.  [adam .001, sgd .15]"""
-    schedule: Annotated[str | None, _SCHEDULE] = None
+    schedule: Annotated[str | None, SCHEDULE, _FLAG] = None
     """Of the learning rate.  [adam constant, sgd triangle]"""
     augment: Annotated[bool, _FLAG] = False
     """Shift images by up to 4 pixels and mirror every second one."""

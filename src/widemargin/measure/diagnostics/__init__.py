@@ -1,4 +1,4 @@
-"""Diagnoses: each looks for one way in which attacks fail, and answers with evidence."""
+"""Diagnoses: each looks for something for which attacks fail, and answers with evidence."""
 
 from widemargin.measure.diagnostics.attacks import broken_by
 from widemargin.measure.diagnostics.finding import Finding, failed_finding, sentence_of
@@ -13,11 +13,12 @@ from widemargin.measure.diagnostics.strength import (
     stood_in,
     transfer,
 )
-from widemargin.measure.diagnostics.suite import DIAGNOSES, Diagnosis, all_findings
+from widemargin.measure.diagnostics.suite import DIAGNOSES, Diagnosis, Examined, all_findings
 
 __all__ = [
     "DIAGNOSES",
     "Diagnosis",
+    "Examined",
     "Finding",
     "all_findings",
     "black_box",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from widemargin.data.dataset import Examples
@@ -13,6 +13,7 @@ from widemargin.measure.diagnostics.gradients import gradients, loss_surface
 from widemargin.measure.diagnostics.sanity import inputs_in_box, modes, probabilities, randomness
 from widemargin.measure.diagnostics.strength import black_box, large_radius, more_steps, random_noise, rising, transfer
 from widemargin.measure.distance import check_alone
+from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.pgd import PGD
 from widemargin.perturb.square import Square
@@ -30,9 +31,17 @@ class Examined:
     network: Network
     examples: Examples
     ball: Ball
-    curve: tuple[tuple[float, float, int], ...]
-    surrogates: tuple[Network, ...]
-    seed: int
+    radii: tuple[float, ...] = ()
+    """Up to the ball's."""
+    surrogates: tuple[Network, ...] = ()
+    seed: int = 0
+
+    @cached_property
+    def curve(self) -> tuple[tuple[float, float, int], ...]:
+        """Of every radius robust accuracy and number of points, each as if none knew of the others: see `rising`."""
+        attacks = [pgd_attack(replace(self.ball, radius=radius), radius / 4, _STEPS) for radius in self.radii]
+        robust = [robust_accuracy(self.network, self.examples, attack) for attack in attacks]
+        return tuple((*pair, len(self.examples)) for pair in zip(self.radii, robust, strict=True))
 
     @cached_property
     def box(self) -> Finding:
@@ -60,10 +69,12 @@ class Examined:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One way in which attacks fail, by its name, and how it is looked for."""
+    """Something for which attacks fail, and how it is looked for; its finding gets its name."""
 
     name: str
     make: Callable[[Examined], Finding]
+    sanity: bool = False
+    """Of what was handed over, and next to free: in an audit there is always time for it, so it comes first."""
     attacks: bool = False
     """Whether points are attacked: in vain where they lie outside the box."""
     applies: Callable[[Examined], bool] = lambda of: True
@@ -73,12 +84,12 @@ class Diagnosis:
 
 
 DIAGNOSES = (
-    Diagnosis("inputs in box", lambda of: of.box),
-    Diagnosis("modes", lambda of: modes(of.network, of.examples)),
-    Diagnosis("probabilities", lambda of: probabilities(of.network, of.examples)),
-    Diagnosis("randomness", lambda of: randomness(of.network, of.examples)),
+    Diagnosis("inputs in box", lambda of: of.box, sanity=True),
+    Diagnosis("modes", lambda of: modes(of.network, of.examples), sanity=True),
+    Diagnosis("probabilities", lambda of: probabilities(of.network, of.examples), sanity=True),
+    Diagnosis("randomness", lambda of: randomness(of.network, of.examples), sanity=True),
     Diagnosis("gradients", lambda of: gradients(of.network, of.examples)),
-    Diagnosis("rising", lambda of: rising(of.curve), applies=lambda of: len(of.curve) > 1),
+    Diagnosis("rising", lambda of: rising(of.curve), applies=lambda of: len(of.radii) > 1),
     Diagnosis("loss surface", lambda of: loss_surface(of.network, of.examples, of.ball), attacks=True),
     Diagnosis("more steps", lambda of: more_steps(of.few, of.many), attacks=True),
     Diagnosis(
@@ -110,7 +121,7 @@ DIAGNOSES = (
 
 def _made(diagnosis: Diagnosis, examined: Examined) -> Finding:
     try:
-        return diagnosis.make(examined)
+        return replace(diagnosis.make(examined), name=diagnosis.name)
     except Exception as problem:
         # A network of others may raise anything.
         return failed_finding(diagnosis.name, sentence_of(problem), "nothing is known of it")
@@ -120,7 +131,7 @@ def all_findings(
     network: Network,
     examples: Examples,
     ball: Ball,
-    curve: Sequence[tuple[float, float, int]] = (),
+    radii: Sequence[float] = (),
     surrogates: Sequence[Network] = (),
     seed: int = 0,
     on_progress: Callable[[Finding], None] | None = None,
@@ -129,11 +140,11 @@ def all_findings(
     """Every diagnosis that applies, in their order; `on_progress` is handed each as soon as it is there.
 
     A few hundred examples are enough.  If they do not lie in the ball's box, nothing is attacked: no attack could mean
-    anything there.  `curve` is as for `rising`; with less than two radii or without surrogates, those diagnoses
-    are left out.  A diagnosis that fails says so, and the others are made.
+    anything there.  At the `radii` accuracy is compared; with less than two, or without surrogates,
+    those diagnoses are left out.  A diagnosis that fails says so, and the others are made.
     """
     check_alone(network)
-    examined, findings = Examined(network, examples, ball, tuple(curve), tuple(surrogates), seed), list[Finding]()
+    examined, findings = Examined(network, examples, ball, tuple(radii), tuple(surrogates), seed), list[Finding]()
     for diagnosis in diagnoses:
         if diagnosis.applies(examined) and not (diagnosis.attacks and examined.box.verdict == "wrong"):
             findings.append(_made(diagnosis, examined))
