@@ -15,14 +15,19 @@ from widemargin.cli.verbs.numbers import Number, Radius
 
 # What is left out has a default that the text explains, often one that depends on the data.
 _NUMBER, _INT = arg(metavar="NUMBER", help_behavior_hint=""), arg(metavar="INT", help_behavior_hint="")
-_RADIUS = arg(metavar="NUMBER|auto", help_behavior_hint="")
 _TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hint="")
 _FILE, _NAMES = arg(metavar="FILE", help_behavior_hint=""), arg(metavar="COLUMN,...", help_behavior_hint="")
 _CHANNELS = arg(metavar="NUMBER...", help_behavior_hint="")
 # A docstring of two lines would be broken where it is here, and not where the terminal ends.
+_RADIUS = arg(
+    metavar="NUMBER|auto",
+    help_behavior_hint="",
+    help="Radius of the ball in which points are moved; auto: half the median distance to the nearest training example "
+    "of another class for udp and its kin, half the 25 % quantile for others (`widemargin separation` shows them).",
+)
 _DATA = arg(
-    help="fashion-mnist, mnist, svhn, cifar-10, cifar-100, digits, a folder of images by class or of train/ val/ test/, "
-    ".npz, .csv, .tsv or .parquet."
+    help="fashion-mnist, mnist, svhn, cifar-10, cifar-100, digits, a folder of images by class or of train/ val/ "
+    "test/, .npz, .csv, .tsv or .parquet."
 )
 _METHOD = arg(
     help="standard, max-entropy, fgsm, r-fgsm, pgd, friendly, trades, trades-random-start, trades-cross-entropy, udp, "
@@ -47,11 +52,8 @@ class RunWords(Generic[Real, Integer, Eps]):
     data: Annotated[str, _DATA]
     method: Annotated[str, _METHOD]
     network: Annotated[str | None, _TEXT] = None
-    """lenet, resnet18, resnet18-he, resnet18-dropout, mlp (of images: all pixels) or my_file.py:MyNet (runs that
-    file).  [the paper's]"""
+    """lenet, resnet18, resnet18-he, resnet18-dropout, mlp or my_file.py:MyNet (runs that file).  [the paper's]"""
     eps: Annotated[Eps | None, _RADIUS] = None
-    """Radius of the ball in which points are moved; auto: half the median distance to the nearest training example of
-    another class for udp and its kin, half the 25 % quantile for others (`widemargin separation` shows them)."""
     alpha: Annotated[Real | None, _NUMBER] = None
     """Length of a step.  [with --eps auto a quarter of it]"""
     steps: Annotated[Integer | None, _INT] = None
@@ -110,14 +112,11 @@ class RunWords(Generic[Real, Integer, Eps]):
     only: Annotated[str | None, _NAMES] = None
     """Columns of a table that are used, and no others."""
     categories: Annotated[str | None, _NAMES] = None
-    """Columns of numbers that stand for categories; columns of texts always do.  Each category becomes a feature, which
-    no perturbation changes."""
+    """Columns of numbers that stand for categories, as those of texts do; no perturbation changes a category."""
     missing: Literal["median", "refuse"] = "median"
-    """What becomes of missing numbers in a table (empty, NA, NaN, ?, null): the median of the training rows and a
-    feature that says so, or an error."""
+    """Missing numbers (empty, NA, NaN, ?, null): the training rows' median and a feature that says so, or an error."""
     standardize: Annotated[bool, _FLAG] = False
-    """Columns of a table get mean 0 and standard deviation 1 over the training rows, so that --eps and --alpha are in
-    standard deviations; exports take raw rows all the same.  [the default for .csv, .tsv and .parquet]"""
+    """Have --eps and --alpha in standard deviations of a table's columns.  [so for .csv, .tsv and .parquet]"""
     no_standardize: Annotated[bool, _FLAG] = False
     """Take the columns of a table as they are: --eps and --alpha are in their units."""
     eps_column: Annotated[tuple[str, ...], arg(metavar="COLUMN=RADIUS...", help_behavior_hint="")] = ()
@@ -127,8 +126,7 @@ class RunWords(Generic[Real, Integer, Eps]):
     class_weights: Annotated[Literal["balanced"] | None, arg(metavar="balanced", help_behavior_hint="")] = None
     """Let all classes count the same in the loss, however many training rows they have.  [every row counts the same]"""
     mean: Annotated[tuple[Number, ...] | None, _CHANNELS] = None
-    """Of each channel of an image (or one for all): the network begins with (x - mean) / std.  --eps stays in the units
-    of the data.  [0]"""
+    """Of an image's channels, or one for all: a network begins with (x - mean) / std, and --eps stays as it is.  [0]"""
     std: Annotated[tuple[Number, ...] | None, _CHANNELS] = None
     """The same: what it divides by.  [1]"""
     unlabelled: Annotated[int | None, _INT] = None
