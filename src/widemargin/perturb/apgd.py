@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -97,6 +97,11 @@ class Climb:
     counts: bool = True
     """Whether a wrong answer here breaks a point, which then leaves."""
 
+    @cached_property
+    def whole_ball(self) -> Ball:
+        """Without its box; made once, since every step needs it."""
+        return replace(self.ball, box=OPEN)
+
 
 @dataclass(eq=False)
 class _State(Underway):
@@ -176,7 +181,7 @@ def climbed(climb: Climb, start: Start, inputs: Points, labels: Labels, targets:
         if len(now.row) == 0:
             break
         if step > 0:
-            new = _moved(climb.ball, now, new_share=1.0 if step == 1 else _NEW_SHARE)
+            new = _moved(climb, now, new_share=1.0 if step == 1 else _NEW_SHARE)
             # Truths as numbers are added up several times faster than truths are joined.
             same = torch.ne(new, now.delta, out=torch.empty_like(new)).flatten(1).sum(1) == 0
             # Twice in a row no momentum and no slope that leads anywhere, at the best point: nothing will change.
@@ -232,24 +237,24 @@ def _begun(ball: Ball, start: Start, inputs: Points, labels: Labels, targets: La
     )
 
 
-def _moved(ball: Ball, now: _State, new_share: float) -> Encoded:
-    step = per_row(now.step, now.delta)
+def _moved(climb: Climb, now: _State, new_share: float) -> Encoded:
+    ball, step = climb.ball, per_row(now.step, now.delta)
     if ball.sparse:
         return ball.project(now.delta + step * _sparse_direction(now), now.inputs, now.radius)
-    ahead = _within(ball, now.delta + step * ball.steepest(now.gradient), now)
+    ahead = _within(climb, now.delta + step * ball.steepest(now.gradient), now)
     if new_share == 1.0:
         return ahead
     mixed = now.delta.lerp(ahead, new_share).add_(now.delta - now.before, alpha=1 - new_share)
-    return _within(ball, mixed, now)
+    return _within(climb, mixed, now)
 
 
-def _within(ball: Ball, delta: Encoded, now: _State) -> Encoded:
+def _within(climb: Climb, delta: Encoded, now: _State) -> Encoded:
     """Into the box, then straight towards the input into the ball.
 
     In l2 that is not the nearest place, which takes longer to find and is no better to climb from.
     """
-    clamped, whole = ball.box.clamp(delta, now.inputs), replace(ball, box=OPEN)
-    return whole.project(clamped, now.inputs, now.radius)
+    clamped = climb.ball.box.clamp(delta, now.inputs)
+    return climb.whole_ball.project(clamped, now.inputs, now.radius)
 
 
 def _sparse_direction(now: _State) -> Encoded:
