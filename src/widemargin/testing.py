@@ -70,8 +70,8 @@ def _assert_ball(ball: Ball, features: int) -> None:
 def assert_attack(attack: Attack, ball: Ball | None = None, features: int = 6) -> None:
     """An attack: it reports where it went, stays in its ball, follows from its draws, and breaks what is easy.
 
-    `ball` says in which norm it reports distances if it has no radius; else it is `attack.ball`, best with a radius of
-    .1 or more: points lie in [.3, .7], and of those within half the radius one must be broken.
+    `ball` says in which norm it reports distances if it has no radius; else it is `attack.ball`.  Points lie in
+    [.3, .7], so a box of [0, 1] holds them.
     """
     within: Ball = attack.ball if ball is None else ball  # type: ignore[attr-defined]
     network, inputs, labels, distance = _linear(within, features)
@@ -85,8 +85,7 @@ def assert_attack(attack: Attack, ball: Ball | None = None, features: int = 6) -
     _close(some.delta, moved.delta[3:7], "what it finds for a point must not depend on the batch")
     if ball is None:
         _assert_inside(within, inputs, moved.delta, "what it returns")
-    easy = distance < (within.radius / 2 if ball is None else torch.inf)
-    _require(not bool(easy.any()) or bool(broken[easy].any()), "it must break a point that is within half the radius")
+    _require(bool(broken[distance <= within.radius / 2].any()), "it must break a point that is within half the radius")
 
 
 def assert_method(method: Method, features: int = 6) -> None:
@@ -166,17 +165,24 @@ def _assert_inside(ball: Ball, center: Encoded, delta: Encoded, what: str) -> No
 
 
 def _linear(ball: Ball, features: int) -> tuple[Network, Points, Labels, PerSample]:
-    """A network of which the boundary is known, points, and their distances to it without a box."""
+    """A network of which the boundary is known, points, and their distances to it without a box.
+
+    All classes meet at the mean of the points, which come so near to it that half of them are within radius / 4.
+    """
     with Rng.seeded(0).as_global():
         layer = nn.Linear(features, 10).double()
     inputs = _points(_ROWS, features)
+    middle = inputs.mean(0)
     with torch.no_grad():
+        layer.bias.copy_(-layer.weight @ middle)
         logits = layer(inputs)
         labels = logits.argmax(1)
         lead = logits.gather(1, labels[:, None]) - logits
         slopes = layer.weight[labels][:, None] - layer.weight
         distance = lead / ball.dual_norm(slopes.flatten(0, 1)).view(_ROWS, 10).clamp_min(1e-12)
-    return Single(at_input(layer)).eval(), inputs, labels, distance.scatter(1, labels[:, None], torch.inf).amin(1)
+    distance = distance.scatter(1, labels[:, None], torch.inf).amin(1)
+    scale = (ball.radius / 4 / distance.median()).clamp_max(1.0)
+    return Single(at_input(layer)).eval(), middle + scale * (inputs - middle), labels, scale * distance
 
 
 def _points(rows: int, features: int) -> Points:
