@@ -87,7 +87,6 @@ def test_every_recipe_has_its_words(name: str) -> None:
         ("--data digits --method fgsm --eps .2 --weight 1", "fgsm takes no --weight: it takes --eps"),
         ("--data digits --method upd", "there is no method named upd: did you mean udp?"),
         ("--data digts --method standard", "--data must be one of"),
-        ("--data digits --method standard --network mlp", "mlp is for tables"),
         ("--data digits --method standard --network vgg", "--network must be one of"),
         ("--data digits --method standard --network none.py:Net", "none.py does not exist"),
         (

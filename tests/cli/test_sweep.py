@@ -52,6 +52,7 @@ def test_without_optuna_it_says_what_to_install(
     ("words", "said"),
     [
         ("--eps .2 --alpha .1 --steps 1 --judge-eps .1", "a sweep needs a range to search: give --eps"),
+        ("--eps .2:.3 --eps-column a=1 --judge-eps .1", "--eps-column scales columns by --eps"),
         (
             "--eps .5:.1 --alpha .1 --steps 1 --judge-eps .1",
             "--eps must be a number, LOW:HIGH or LOW:HIGH:log, got .5:.1",

@@ -49,6 +49,13 @@ def test_a_few_texts_among_numbers_are_mistakes(tmp_path: Path) -> None:
         read(tmp_path / "own.csv", "a,label\n1,0\ny,1\nx,0\n", numbers=("a",))
 
 
+def test_a_column_without_a_name_gets_one(tmp_path: Path) -> None:
+    """As pandas writes the numbers of rows."""
+    frame = read(tmp_path / "own.csv", ",a,label\n0,5,x\n1,6,y\n")
+    assert list(frame.columns) == ["column 1", "a"]
+    assert list(read(tmp_path / "own.csv", ",a,label\n0,5,x\n1,6,y\n", drop=("column 1",)).columns) == ["a"]
+
+
 def test_decimal_commas(tmp_path: Path) -> None:
     frame = read(tmp_path / "own.csv", "a;b;label\n1,5;x;0\n-2,25;y;1\n3.5;x;1\n")
     assert frame.columns["a"].tolist() == [1.5, -2.25, 3.5]

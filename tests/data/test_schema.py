@@ -118,6 +118,15 @@ def test_columns_that_say_nothing(tmp_path: Path) -> None:
     assert not drawn.train.points[:, 1].any()
 
 
+def test_times_in_seconds_are_too_coarse(tmp_path: Path) -> None:
+    rows = [(str(1_700_000_000 + k % 7), str(k % 4), "1", "x") for k in range(60)]
+    drawn = TableData(table(tmp_path / "own.csv", rows), Columns(only=("price", "age"))).draw()
+    assert drawn.notes == (
+        "'price' varies too little for its size to be told apart in 32-bit numbers: subtract a number from the column "
+        "first",
+    )
+
+
 def test_another_file_is_read_by_name(tmp_path: Path) -> None:
     schema = TableData(table(tmp_path / "own.csv"), Columns(drop=("share",))).draw().train.schema
     assert schema is not None

@@ -83,6 +83,8 @@ class _Words:
                 f"a sweep needs a range to search: give {', '.join(f'--{name}' for name in SEARCHED[:-1])} or "
                 f"--{SEARCHED[-1]} as LOW:HIGH or LOW:HIGH:log"
             )
+        if sweep.eps_column and "eps" in ranges:
+            raise ValueError("--eps-column scales columns by --eps, so trials could not be compared: give one --eps")
         numbers = {name: None if isinstance(value, Range) else value for name, value in said.items()}
         shared = {field.name: getattr(sweep, field.name) for field in fields(RunWords)} | numbers
         return cls(Train(**shared, validate_eps=sweep.judge_eps), ranges)

@@ -25,6 +25,8 @@ _FEW = 20
 """Rows from which on values that are all different may name them, and half as many categories are too many."""
 _APART = 100.0
 """Spreads of numbers that differ by more are worth a warning."""
+_TOLD_APART = 1e-5
+"""Spreads that are less than so much of a number are lost in its rounding."""
 _ID = re.compile(r"(^|[^a-z])(id|ids|idx|index|uuid|guid|key|no|nr|number|row)([^a-z]|$)", re.IGNORECASE)
 _WHOLE_ID = re.compile(r"[a-z]+(Id|ID)")
 
@@ -226,6 +228,14 @@ class Schema:
             )
         if not self.standardized:
             said += apart({column.name: column.spread for _, column in self.numbers if column.scale == 1})
+        coarse = [
+            column.name for _, column in self.numbers if 0 < column.spread < _TOLD_APART * max(-column.low, column.high)
+        ]
+        if coarse:
+            said.append(
+                f"{listed(map(quoted, coarse))} varies too little for its size to be told apart in 32-bit numbers: "
+                "subtract a number from the column first"
+            )
         constant = [column.name for _, column in self.numbers if column.low == column.high]
         if constant:
             said.append(f"{listed(map(quoted, constant))} is the same in all training rows: leave it out with --drop")
@@ -300,10 +310,9 @@ def _number(
             f"column {quoted(name)} of {frame.path} must have a number in some training row, got none: leave it "
             "out with --drop"
         )
-    mean, spread = float(known.mean()), float(known.std())
-    if spread <= 1e-7 * abs(mean):
-        # A constant but for rounding.
-        spread = 0.0
+    mean = float(known.mean())
+    # Of a constant, rounding may leave a little.
+    spread = float(known.std()) if known.min() < known.max() else 0.0
     return NumberColumn(
         name,
         float(known.min()),

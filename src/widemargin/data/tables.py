@@ -74,7 +74,9 @@ def _text(path: Path, label: str) -> tuple[Features, Column]:
 
 def header(rows: Rows, path: Path) -> tuple[list[str], Rows]:
     """The names, and the rows after them, of which there is one at least and all are as long."""
-    names, first = [name.strip() for name in next(rows, [])], next(rows, None)
+    # Some programs write the numbers of rows under no name.
+    names = [name.strip() or f"column {place}" for place, name in enumerate(next(rows, []), 1)]
+    first = next(rows, None)
     if first is None:
         raise ValueError(
             f"{path} must have a line of names and at least one row, got {1 if names else 0} lines: add rows"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Generic, Literal, TypeVar
 
 from rich.console import Console
-from tyro.conf import arg
+from tyro.conf import FlagCreatePairsOff, arg
 
 from widemargin.cli.stopping import StopAfter
 from widemargin.cli.verbs.choices import NORM, SCHEDULE
@@ -115,9 +115,9 @@ class RunWords(Generic[Real, Integer, Eps]):
     """Columns of numbers that stand for categories, as those of texts do; no perturbation changes a category."""
     missing: Literal["median", "refuse"] = "median"
     """Missing numbers (empty, NA, NaN, ?, null): the training rows' median and a feature that says so, or an error."""
-    standardize: Annotated[bool, _FLAG] = False
+    standardize: Annotated[bool, _FLAG, FlagCreatePairsOff] = False
     """Have --eps and --alpha in standard deviations of a table's columns.  [so for .csv, .tsv and .parquet]"""
-    no_standardize: Annotated[bool, _FLAG] = False
+    no_standardize: Annotated[bool, _FLAG, FlagCreatePairsOff] = False
     """Take the columns of a table as they are: --eps and --alpha are in their units."""
     eps_column: Annotated[tuple[str, ...], arg(metavar="COLUMN=RADIUS...", help_behavior_hint="")] = ()
     """Radii in the units of columns, as price=50 age=2: such a column is scaled so that there --eps is that radius."""
