@@ -149,6 +149,8 @@ def test_what_it_cannot_take_is_refused() -> None:
         ({"method": "udp-near"}, "method must be one of"),
         ({"estimator": "both"}, "estimator must be 'single', 'ensemble' or 'deep-kernel', got 'both'"),
         ({"norm": "l3"}, "norm must be one of"),
+        ({"eps": "large"}, "eps must be a number of at least 0, or 'auto', got 'large'"),
+        ({"eps": -1.0}, "eps must be a number of at least 0"),
     ]:
         with pytest.raises(ValueError, match=message):
             classifier(**changed).fit(X, Y)

@@ -196,7 +196,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             points, known, counts = points[rows], known[rows], counts[rows]
         dataset = Dataset(points, known, tuple(range(len(self.classes_))))
         self.n_samples_fit_ = len(dataset)
-        self.eps_ = auto_radius(self.method, dataset, self.norm) if self.eps == "auto" else float(self.eps)
+        self.eps_ = self._radius(dataset)
         method = self._recipe(_norm(self.norm)(self.eps_, OPEN))
         batch = min(len(dataset), self.batch_size or min(256, max(16, len(dataset) // 40)))
         per_epoch = Plan(Epochs(1), Adam(self.lr), batch).updates(len(dataset))
@@ -226,6 +226,13 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.n_iter_ = len(self.loss_curve_)
         self.weights_ = best_weights or _copied(self._made)
         self._made = self._rebuilt()
+
+    def _radius(self, dataset: Dataset) -> float:
+        if self.eps == "auto":
+            return auto_radius(self.method, dataset, self.norm)
+        if isinstance(self.eps, str) or not 0 <= self.eps < math.inf:
+            raise ValueError(f"eps must be a number of at least 0, or 'auto', got {self.eps!r}")
+        return float(self.eps)
 
     def _recipe(self, ball: Ball) -> Method:
         known = _offered()

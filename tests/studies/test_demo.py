@@ -1,16 +1,18 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import widemargin as wm
 from plane_studies import check, shorten
 from widemargin.auditing.config import AuditConfig
+from widemargin.measure.margin import Margins
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.square import Square
-from widemargin_studies import demo, digits_audit
+from widemargin_studies import demo, digits_audit, fig3
 
 
 @dataclass(frozen=True)
@@ -27,3 +29,13 @@ def test_it_runs_reports_and_has_nothing_left(tmp_path: Path, monkeypatch: pytes
     question = AuditConfig((wm.Linf(0.1),), points=4, chunk=4, standard=Few(), diagnoses=())
     monkeypatch.setattr(digits_audit, "QUESTION", question)
     check(demo, tmp_path)
+
+
+def test_the_summary_names_the_method_with_the_widest_margin() -> None:
+    def margins(worst: float) -> Margins:
+        return Margins(np.array([worst, 2.0]), np.array([1.0, 1.0]))
+
+    corridor = {"UDP-near": [margins(0.5), margins(0.7)], "standard": [margins(0.9), margins(0.1)]}
+    slabs = {"UDP-near": [margins(0.5)], "LDP-PGD": [margins(0.75)]}
+    said = demo.widest({fig3.CORRIDOR: corridor, fig3.SLABS: slabs})
+    assert said.endswith("Narrow Corridor: UDP-near (0.60); LMS-5: LDP-PGD (0.75).")

@@ -23,6 +23,9 @@ from widemargin.training.processes import Processes, process_group
 def train(words: Train, console: rich.console.Console) -> None:
     if words.stop_after is not None:
         seconds(words.stop_after)
+    if words.eps == "auto":
+        # Up to half a minute for many images.
+        say(console, "--eps auto: measuring how far the classes of the training part are apart")
     title, run, drawn = describe(words)
     folder = RunFolder.of(run, Path("runs")) if words.out is None else RunFolder(words.out)
     for note in notes_on(drawn):

@@ -19,7 +19,7 @@ QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 EXACT_ROWS = 1_000_000
 """Of more rows only some are measured, unless all are asked for."""
 SAMPLED_ROWS = 10_000
-_AUTO_ROWS = 2_000
+_AUTO_ROWS = 1_000
 _CELLS = 2**25
 """Of the matrix of distances that is in memory."""
 
@@ -122,7 +122,7 @@ def contradictions(dataset: Dataset, groups: list[list[int]]) -> list[list[int]]
 
 
 def auto_radius(recipe: str, dataset: Dataset, norm: str) -> float:
-    """The radius of `--eps auto`, from at most 2,000 training examples, drawn class by class, against all.
+    """The radius of `--eps auto`, from at most 1,000 training examples, drawn class by class, against all.
 
     Half the median distance to another class for recipes that climb the uncertainty (udp and its kin), since their
     points stop at the boundary; half the 25 % quantile for those that climb the loss, whose points go on and would
