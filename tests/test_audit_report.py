@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -45,12 +46,16 @@ def test_an_audit_is_values_and_a_page_and_is_not_made_twice(tmp_path: Path) -> 
     torch.testing.assert_close(torch.from_numpy(report.margins), margin, rtol=1e-3, atol=1e-5)
     assert (model(report.adversarial).argmax(1) != y).all()
     assert {"inputs in box", "gradients"} <= {finding.name for finding in report.findings}
-    assert "87.5 % of 8" in str(report)
+    assert "Of 8 test examples" in str(report)
+    assert "Unchanged, 87.5 % are." in str(report)
 
     assert "<html" in report.save(tmp_path / "pages" / "audit.html").read_text()
     saved = json.loads(report.save(tmp_path / "audit.json").read_text())
     assert [row["eps"] for row in saved["robust"]] == [0.05, 2.0]
-    with pytest.raises(ValueError, match=r"saved as .html or .json, got audit.pdf"):
+    with np.load(report.save(tmp_path / "adversarial.npz")) as examples:
+        assert np.array_equal(examples["adversarial"], report.adversarial[examples["rows"]])
+        assert examples["rows"].tolist() == [0, 1, 2, 4, 5, 6, 7]
+    with pytest.raises(ValueError, match=r"saved as .html or .json, its adversarial examples as .npz, got audit.pdf"):
         report.save("audit.pdf")
 
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widemargin.auditing.adversarial import npz
 from widemargin.auditing.result import Array, Audit
 from widemargin.files import write_json, write_whole
 from widemargin.measure.diagnostics import Finding
@@ -67,13 +68,18 @@ class AuditReport:
         return self.result.findings
 
     def save(self, path: Path | str) -> Path:
-        """As a page (.html) or as numbers (.json), as `widemargin audit` writes them."""
+        """As a page (.html), as numbers (.json), or its adversarial examples (.npz): as `widemargin audit` does."""
         path = Path(path)
-        if path.suffix not in (".html", ".json"):
-            raise ValueError(f"a report is saved as .html or .json, got {path}")
+        if path.suffix not in (".html", ".json", ".npz"):
+            raise ValueError(f"a report is saved as .html or .json, its adversarial examples as .npz, got {path}")
+        examples = self.result.adversarial
+        if path.suffix == ".npz" and examples is None:
+            raise ValueError(f"there are no adversarial examples, since nothing was attacked: {self}")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".json":
             write_json(path, self.result.summary())
+        elif examples is not None and path.suffix == ".npz":
+            write_whole(path, npz(examples))
         else:
             write_whole(path, page(self.result).html().encode())
         return path

@@ -16,7 +16,7 @@ from widemargin.auditing.clock import Clock
 from widemargin.auditing.runner import audit
 from widemargin.auditing.target import AuditTarget
 from widemargin.data.dataset import Dataset, Examples, Origin
-from widemargin.measure.diagnostics import DIAGNOSES, all_findings, suite
+from widemargin.measure.diagnostics import DIAGNOSES, Finding, all_findings, suite
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import OPEN, Ball, Linf
@@ -144,3 +144,24 @@ def test_without_diagnoses_and_square_nothing_is_said_of_them(tmp_path: Path) ->
     assert found is not None
     assert {one.name for one in found.findings} == {"transfer"}
     assert found.attacks[0] == "apgd-ce"
+
+
+TWO = config((Linf(0.1), Linf(0.2)))
+ALARMS = tuple(
+    Finding(name, "wrong", "masked", "do this", {})
+    for name in ("gradients", "black box of AutoAttack", "transfer", "modes")
+)
+
+
+@pytest.mark.parametrize(
+    ("certified", "is_proven"), [((0.0, 0.1, 0.2), True), ((0.0, 0.1, 0.19), False), ((0.0, np.nan, 0.2), False)]
+)
+def test_no_alarm_where_each_point_is_broken_or_certified(certified: tuple[float, ...], is_proven: bool) -> None:
+    points = {"breaks": np.array([0, 1, 2]), "certified": np.array(certified)}
+    found = findings.settled(ALARMS, points, TWO)
+    assert [one.verdict for one in found] == (["fine"] * 3 if is_proven else ["wrong"] * 3) + ["wrong"]
+    if is_proven:
+        assert found[0].evidence.startswith("masked; no reason for doubt, since certificates prove")
+        assert found[0].advice == ""
+    else:
+        assert found == ALARMS

@@ -210,6 +210,23 @@ def test_an_audit_for_programs_and_for_80_columns(
 
 
 @pytest.mark.usefixtures("_quick")
+def test_adversarial_examples_are_saved_on_request() -> None:
+    words = "audit own.py:Plain --data two.npz --norm l2 --eps .2 2 --points 12 --out out"
+    widemargin(words)
+    assert not Path("out/adversarial-l2.npz").exists()
+    widemargin(f"{words} --save-adversarial")
+    with np.load("out/adversarial-l2.npz") as saved:
+        assert (str(saved["norm"]), len(saved["rows"])) > ("l2", 0)
+        assert (saved["predictions"] == saved["labels"]).all()
+        assert (saved["adversarial_predictions"] != saved["labels"]).all()
+        moved = np.linalg.norm(saved["adversarial"] - saved["inputs"], axis=1)
+        np.testing.assert_allclose(moved, saved["distance"], rtol=1e-4)
+        tests = LocalData(Npz("two.npz")).draw().test
+        assert np.array_equal(saved["inputs"], tests.points[saved["rows"]])
+    assert not Path("out/adversarial-l2.png").exists(), "rows of a table are no pictures"
+
+
+@pytest.mark.usefixtures("_quick")
 def test_files_of_one_name_in_two_folders_are_kept_apart() -> None:
     for number, folder in enumerate(("a", "b")):
         Path(folder).mkdir()

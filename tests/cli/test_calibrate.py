@@ -1,9 +1,13 @@
+import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors import safe_open
 
+import widemargin as wm
 from command import refused, widemargin
 from widemargin.data.images import ImageSet
 from widemargin.data.local import LocalData, Npz
@@ -76,3 +80,57 @@ def test_other_data_do_not_replace_the_runs_own_calibration() -> None:
     widemargin("calibrate here --data other.npz")
     assert Path("here/calibration.json").read_bytes() == own
     assert json.loads(Path("here/on-other.npz/calibration.json").read_text())["data"] == "other.npz"
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_fitted_temperature_is_kept_with_the_run_and_in_its_exports(
+    members: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = f"--members {members}" if members > 1 else ""
+    widemargin(f"train --data digits --fraction .2 --method standard --epochs 2 --out here {of}")
+    tests = ImageSet("digits").draw().test
+    plain, before = load_model("here"), wm.load("here")(tests.points).log_softmax(-1).detach()
+    widemargin("calibrate here")
+    unscaled = json.loads(Path("here/calibration.json").read_text())
+    capsys.readouterr()
+    widemargin("calibrate here --fit temperature --csv scores.csv")
+    page = Path("here/calibration.html").read_text()
+    assert "predictions, audits and exports are scaled from now on" in page
+    kept, written = (json.loads(Path(f"here/{name}.json").read_text()) for name in ("scaling", "calibration"))
+    assert kept["nll_after"] < kept["nll_before"]
+    assert written["accuracy"] == unscaled["accuracy"]
+    assert written["unscaled"] == {name: unscaled[name] for name in ("ece", "nll", "brier")}
+    assert (unscaled["scaling"], written["members"]) == (None, members)
+    after = wm.load("here")(tests.points).log_softmax(-1).detach()
+    torch.testing.assert_close(after, (kept["weight"][0] * before).log_softmax(-1))
+    torch.testing.assert_close(wm.predict(wm.load("here"), tests.points).log_probabilities, after)
+    scaled = load_model("here")
+    assert calibration(scaled.network, tests).nll == pytest.approx(written["nll"], rel=1e-4)
+    assert scaled.digest != plain.digest
+    assert f"its logits are scaled (temperature {1 / kept['weight'][0]:.4g})" in scaled.notes
+    if members == 2:
+        widemargin("export here --to model.pt2")
+        torch.testing.assert_close(load_model("model.pt2").network(tests.points), after, atol=1e-5, rtol=1e-5)
+    widemargin("export here --to weights.safetensors")
+    with safe_open("weights.safetensors", framework="pt") as file:
+        assert json.loads(file.metadata()["scaling"])["weight"] == kept["weight"]
+    rows = list(csv.DictReader(Path("scores.csv").read_text().splitlines()))
+    assert len(rows) == 360
+    assert sum(int(row["correct"]) for row in rows) / 360 == pytest.approx(written["accuracy"])
+    assert float(rows[7]["confidence"]) == pytest.approx(float(after[7].exp().max()), rel=1e-4)
+    assert all((row["mutual_information"] == "") == (members == 1) for row in rows)
+    widemargin("calibrate here --fit vector")
+    assert json.loads(Path("here/scaling.json").read_text())["nll_before"] == kept["nll_before"], "not upon the other"
+
+
+def test_scores_are_of_the_rows_that_were_drawn_and_a_file_gets_no_scaling(capsys: pytest.CaptureFixture[str]) -> None:
+    widemargin("train --data digits --fraction .2 --method standard --epochs 1 --out here")
+    widemargin("export here --to model.pt2")
+    widemargin("calibrate model.pt2 --data digits --points 50 --fit temperature --csv scores.csv")
+    assert Path("calibrations/model.pt2/scaling.json").exists()
+    notes = json.loads(Path("calibrations/model.pt2/calibration.json").read_text())["notes"]
+    assert notes[-1].endswith("it is not applied to the model.")
+    tests = ImageSet("digits").draw().test
+    for row in csv.DictReader(Path("scores.csv").read_text().splitlines()):
+        assert row["label"] == str(tests.labels[int(row["row"])].item())
+    assert "--csv must be in a folder that exists" in refused("calibrate here --csv nowhere/x.csv", capsys)

@@ -110,3 +110,51 @@ def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert "runs/again is damaged" in refused("compare runs/again", capsys)
     widemargin("compare runs --to left.md")
     assert "Left out: runs/again is damaged" in Path("left.md").read_text()
+
+
+def model_audit(folder: str, accuracy: float, **other: object) -> None:
+    Path("audits", folder).mkdir(parents=True)
+    ball = {"norm": "linf", "eps": 0.05, "accuracy": accuracy, "n": 50, "low": 0, "high": 1, "attacks": ["apgd-ce"]}
+    content = {"n": 50, "clean": 0.75, "robust": [ball], "data": "digits", "box": "UNIT", "seed": 0, "model": folder}
+    (Path("audits") / folder / "audit.json").write_text(json.dumps({**content, "test_digest": "1a", **other}))
+
+
+def test_audits_of_model_files_stand_beside_runs() -> None:
+    audit("standard", 0.25, test_digest="1a")
+    model_audit("first.onnx", 0.5)
+    model_audit("there/second.pt2", 0.375)
+    widemargin("compare runs/standard first.onnx audits/there/second.pt2 --to table.md")
+    text = Path("table.md").read_text()
+    assert "**digits: accuracy in percent**" in text
+    assert "| standard | 1 | 50.0 | 25.0 | 37.5 |" in text
+    assert "| first.onnx |  | **75.0** | **50.0** | **62.5** |" in text
+    assert "| there/second.pt2 |  | **75.0** | 37.5 | 56.2 |" in text
+    widemargin("compare audits runs/standard audits/first.onnx/audit.json --to again.md")
+    assert sorted(Path("again.md").read_text().splitlines()) == sorted(text.splitlines())
+    widemargin("compare audits --to table.html")
+    assert "there/second.pt2" in Path("table.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        ({"test_digest": "2b"}, "audits of models can be compared if they are of the same test examples, got audits/a"),
+        ({"seed": 1}, "audits of models can be compared at radii that all have, got audits/a"),
+        ({"robust": []}, "audits of models can be compared at radii that all have, got audits/a"),
+    ],
+)
+def test_audits_of_unequal_data_or_radii_are_refused(
+    other: dict[str, object], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model_audit("a", 0.5)
+    model_audit("b", 0.25, **other)
+    assert sentence in refused("compare audits", capsys)
+
+
+def test_a_model_or_run_without_an_audit_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    model_audit("a", 0.5)
+    assert "runs/standard must have an audit to be compared" in refused("compare audits/a runs/standard", capsys)
+    Path("model.onnx").write_bytes(b"")
+    assert "model.onnx has no audit in audits/model.onnx" in refused("compare model.onnx", capsys)
+    Path("audits/a/audit.json").write_text("{}")
+    assert "audit.json is damaged" in refused("compare audits/a", capsys)

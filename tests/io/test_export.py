@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from widemargin.runs.run import NetworkSpec
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.ensemble import Ensemble
 from widemargin.uncertainty.estimators import AtInput, DeepKernelSpec
+from widemargin.uncertainty.exportable import plain
 from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.scaling import Scaled, Scaling
 from widemargin.uncertainty.single import Single
 
 
@@ -116,6 +119,22 @@ def test_an_exported_network_comes_back(name: str, suffix: str, tmp_path: Path) 
         found, gradient = answer_and_gradient(lambda x: model.network.logits(model.network.encode(x))[0], points)
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
         torch.testing.assert_close(gradient, wanted_gradient, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+def test_an_exported_network_is_scaled_and_its_metadata_say_so(suffix: str, tmp_path: Path) -> None:
+    make, shape = NETWORKS["mlp"]
+    network, scaling = make().eval(), Scaling("vector", (2.0, 1.0, 0.5), (0.1, 0.0, -0.1))
+    path = tmp_path / f"model{suffix}"
+    write_network(Scaled(plain(network), scaling), shape, path, {"scaling": scaling.to_dict()})
+    points, model = drawn(5, *shape), load_model(str(path)).network
+    torch.testing.assert_close(model.logits(model.encode(points))[0], scaling(network(points)), atol=1e-5, rtol=0)
+    extra = {"scaling.json": ""}
+    if suffix == ".pt2":
+        torch.export.load(path, extra_files=extra)
+    else:
+        extra["scaling.json"] = {one.key: one.value for one in onnx.load(path).metadata_props}["scaling"]
+    assert Scaling.from_dict(json.loads(extra["scaling.json"])) == scaling
 
 
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])

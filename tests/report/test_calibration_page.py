@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from widemargin.measure.calibration import Bins, Calibration, Detection, UncertaintyReport, UncertaintyScores
-from widemargin.report.calibration_page import Calibrated, page
+from widemargin.report.calibration_page import Calibrated, Rescaled, page
 
 
 def calibrated(accuracy: float) -> Calibrated:
@@ -25,6 +27,19 @@ def test_confidence_is_judged_where_it_differs_clearly_from_accuracy(accuracy: f
     assert f"mean confidence is 75.0 %{verdict} on the whole" in told.summary
     assert told.settings.endswith("A note.")
     assert told.tables[1].rows == (("entropy", "", "0.875"),)
+
+
+def test_a_scaling_is_shown_before_and_after_and_said_to_be_worse_where_it_is() -> None:
+    plain = calibrated(0.5)
+    for nll, is_worse in ((0.25, False), (0.75, True)):
+        scores = replace(plain.report.calibration, nll=nll)
+        scaled = replace(plain, scaled=Rescaled("temperature 2", scores))
+        told = page(scaled)
+        assert f"NLL from 0.5000 to {nll:.4f}" in told.summary
+        assert ("That is worse" in told.summary) == is_worse
+        assert [row[0] for row in told.tables[0].rows] == ["as trained", "temperature 2"]
+        content = scaled.summary()
+        assert (content["nll"], content["unscaled"]["nll"], content["scaling"]) == (nll, 0.5, "temperature 2")
 
 
 def test_bins_without_answers_are_null_for_programs() -> None:

@@ -13,12 +13,14 @@ import torch
 
 from widemargin.auditing.clock import Clock, TimeIsUp
 from widemargin.auditing.config import AuditConfig
-from widemargin.auditing.result import Array
+from widemargin.auditing.guarded import CERTIFICATES
+from widemargin.auditing.result import Array, is_proven
 from widemargin.auditing.target import DIAGNOSED, AuditTarget
 from widemargin.data.dataset import Examples, Subset
 from widemargin.files import read_json, write_json
 from widemargin.measure.curve import check_certificates
 from widemargin.measure.diagnostics import (
+    DIAGNOSES,
     Examined,
     Finding,
     all_findings,
@@ -31,6 +33,7 @@ from widemargin.perturb.attack import Attack
 
 _ANSWERS_FOR_SANITY = 10
 """About how often a point is asked for the diagnoses for which there is always time."""
+_PROVEN = "no reason for doubt, since certificates prove robust accuracy at every radius"
 _LEAST = 8
 """Points for the diagnoses, however short the time."""
 
@@ -125,6 +128,20 @@ def missed_by_gradients(points: dict[str, Array], attacks: Sequence[Attack]) -> 
     white = {name: mask for name, mask in broken.items() if name not in black}
     # Another than that of the diagnoses, which is of fewer points and weaker attacks.
     return (replace(black_box(white, black), name="black box of AutoAttack"),) if black and white else ()
+
+
+def settled(findings: Sequence[Finding], points: dict[str, Array], question: AuditConfig) -> tuple[Finding, ...]:
+    """Weak attacks are no reason for doubt where each point is broken or certified: robust accuracy is exact."""
+    if not is_proven(points, question):
+        return tuple(findings)
+    # What is said of the network itself stays, and so does whatever a user's own diagnosis says.
+    others = {one.name for one in question.diagnoses if one.sanity or one not in DIAGNOSES} | {CERTIFICATES}
+    return tuple(
+        finding
+        if finding.verdict == "fine" or finding.name in others
+        else replace(finding, verdict="fine", evidence=f"{finding.evidence}; {_PROVEN}", advice="")
+        for finding in findings
+    )
 
 
 def with_surrogate(points: dict[str, Array], moved: Transferred, question: AuditConfig, number: int) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -22,15 +22,37 @@ FORMAT = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """A few images that are right and nearest to another class, and where they are wrong."""
+class Adversarial:
+    """Points that are classified correctly, and for each the nearest place known where it is misclassified.
 
-    before: Array
-    after: Array
+    The places are those of the minimum-norm attacks, at any distance.  In the order of the data.
+    """
+
+    norm: str
+    rows: Array
+    """Of the points, in the test part."""
+    inputs: Array
+    adversarial: Array
     labels: Array
-    answers: Array
-    """At the place where they are wrong."""
-    margins: Array
+    predictions: Array
+    adversarial_predictions: Array
+    distance: Array
+    """In the norm."""
+    radius: Array
+    """The smallest audited radius that holds the place; infinite if none does."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def are_images(self) -> bool:
+        return self.inputs.ndim == 4 and self.inputs.shape[1] in (1, 3)
+
+    def nearest(self, most: int) -> Adversarial:
+        """Those with the smallest distances, the nearest first."""
+        order = np.argsort(self.distance, kind="stable")[:most]
+        arrays = {one.name: getattr(self, one.name)[order] for one in fields(self) if one.name != "norm"}
+        return Adversarial(self.norm, **arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +75,8 @@ class Audit:
     """None where nothing is drawn."""
     notes: tuple[str, ...]
     seconds: float
-    shown: Shown | None = None
-    """None where points are no images."""
+    adversarial: Adversarial | None = None
+    """None if nothing was attacked."""
     left_out: tuple[str, ...] = ()
     """Names of the diagnoses for which there was no time."""
     failed: tuple[str, ...] = ()
@@ -65,6 +87,8 @@ class Audit:
     """Of the data."""
     features: tuple[str, ...] = ()
     """Names, if they have any."""
+    test_digest: str = ""
+    """Of the test part, from which the points are drawn."""
 
     @property
     def n(self) -> int:
@@ -93,6 +117,11 @@ class Audit:
             wilson(int(((self.points["certified"] >= ball.radius) & self.right).sum()), self.n)
             for ball in self.question.balls
         )
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether robust accuracy is exact in every ball: each point is broken there or certified."""
+        return is_proven(self.points, self.question)
 
     @property
     def right(self) -> Array:
@@ -141,6 +170,7 @@ class Audit:
             "model": self.name,
             "data": self.data,
             "data_digest": self.digest,
+            "test_digest": self.test_digest,
             "box": repr(self.question.balls[0].box),
             "classes": list(self.classes),
             "features": list(self.features),
@@ -182,6 +212,14 @@ class Audit:
             row["breaks"] = radii[row["breaks"]] if self.attacks else None
             row["margin"], row["certified"] = _plain(row["margin"]), _plain(row["certified"])
         return rows
+
+
+def is_proven(points: dict[str, Array], question: AuditConfig) -> bool:
+    """Whether in every ball each point is known to be broken or certified to stand."""
+    # NaN, where there is no certificate, certifies nothing.
+    return all(
+        bool((points["certified"][points["breaks"] > i] >= ball.radius).all()) for i, ball in enumerate(question.balls)
+    )
 
 
 def _plain(number: float) -> float | None:

@@ -13,16 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widemargin.auditing.adversarial import adversarial
 from widemargin.auditing.chunks import FIRST, Chunk, check_saved, joined_chunks, pieces, saved_rows, write_chunk
 from widemargin.auditing.clock import Clock, Stopwatch, TimeIsUp
 from widemargin.auditing.config import AuditConfig
-from widemargin.auditing.findings import Diagnosed, Transferred, diagnosed, missed_by_gradients, with_surrogate
+from widemargin.auditing.findings import Diagnosed, Transferred, diagnosed, missed_by_gradients, settled, with_surrogate
 from widemargin.auditing.guarded import CERTIFICATES, SHORTEST, Failed, failures, guarded, uncertified
 from widemargin.auditing.pace import PROOF, Cost, OnProgress, Pace, cost, listening
-from widemargin.auditing.result import Array, Audit, Shown
+from widemargin.auditing.result import Array, Audit
 from widemargin.auditing.shares import Shares
 from widemargin.auditing.target import DIAGNOSED, AuditTarget
-from widemargin.data.dataset import Subset
+from widemargin.data.dataset import Subset, digest
 from widemargin.files import read_json, read_tensors, remove_partial, write_json, write_tensors
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
 from widemargin.measure.certified import certified, certified_radius
@@ -187,9 +188,9 @@ def _joined(work: _UnderWay, diagnosed: Diagnosed, notes: tuple[str, ...]) -> Au
     return replace(
         _answered(work, points),
         attacks=by,
-        findings=findings,
+        findings=settled(findings, points, question),
         notes=notes,
-        shown=_shown(subject, points),
+        adversarial=adversarial(subject, question, points),
         left_out=left_out,
         failed=tuple(name for name in by if name in failed),
     )
@@ -223,6 +224,7 @@ def _answered(work: _UnderWay, points: dict[str, Array]) -> Audit:
         seconds=work.stopwatch.seconds,
         digest=subject.examples.digest,
         features=subject.examples.features,
+        test_digest=digest(subject.examples.stored, subject.examples.labels),
     )
 
 
@@ -311,19 +313,6 @@ def _make_surrogate(work: _UnderWay, points: dict[str, Array], path: Path) -> No
         left_over = Subset(subject.examples, rows[standing])
         distance[standing] = fooled(judges.network, left_over, largest, fitted, judges.rows_at_once)
     write_tensors(path, {"distance": distance}, {"kind": fitted.kind, "agreement": fitted.agreement})
-
-
-def _shown(subject: AuditTarget, points: dict[str, Array], most: int = 8) -> Shown | None:
-    place, distance = points["place"], points["way"]
-    if place.ndim != 4 or place.shape[1] not in (1, 3):
-        return None
-    near = np.argsort(np.where((distance > 0) & np.isfinite(distance), distance, np.inf))[:most]
-    near = near[np.isfinite(distance[near]) & (distance[near] > 0)]
-    before, _ = subject.examples[torch.from_numpy(points["row"][near])]
-    network = subject.eot.network
-    with torch.no_grad(), in_eval_mode(network):
-        answers = network(torch.from_numpy(place[near]).to(before.device)).argmax(-1) if len(near) else before
-    return Shown(before.cpu().numpy(), place[near], points["label"][near], answers.cpu().numpy(), distance[near])
 
 
 def _certifiable(work: _UnderWay) -> tuple[str, ...]:

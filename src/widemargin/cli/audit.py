@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from contextlib import nullcontext
+from dataclasses import fields
 from pathlib import Path
 
 import rich.console
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from widemargin.auditing.adversarial import npz
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.result import Audit as Audited
 from widemargin.auditing.runner import AuditTarget, audit
@@ -34,7 +36,8 @@ from widemargin.data.dataset import Dataset
 from widemargin.files import Damaged, read_json, write_json, write_whole
 from widemargin.io.load import check_gradients, load_model
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
-from widemargin.report.audit_page import page
+from widemargin.report.audit_page import SHEET, page, sheet
+from widemargin.report.figures import png
 from widemargin.training.processes import process_group
 
 
@@ -63,7 +66,7 @@ def audit_model(words: Audit, console: rich.console.Console) -> None:
         question = _question(balls, min(words.points, len(drawn.test)), words.seed, processes.count)
         result = _watched(subject, question, out / "audit", budget, console, processes)
     if result is not None:
-        _write(result, out, words.json, console)
+        _write(result, out, words, console)
 
 
 def _box_said(words: tuple[str, ...] | None) -> Box | None:
@@ -154,17 +157,44 @@ def _is_free(folder: Path, called: str, digest: str) -> bool:
     return True
 
 
-def _write(result: Audited, out: Path, json: bool, console: rich.console.Console) -> None:
-    report = page(result)
-    if json:
+def _write(result: Audited, out: Path, words: Audit, console: rich.console.Console) -> None:
+    report = page(result, _words(words))
+    if words.json:
         print_json(result.summary())
     else:
         report.print(console)
     # Norms are kept side by side.
     norm = "" if result.norm == "linf" else f"-{result.norm}"
-    names = (f"audit{norm}.json", f"points{norm}.json", f"audit{norm}.html")
+    names = [f"audit{norm}.json", f"points{norm}.json", f"audit{norm}.html"]
     write_json(out / names[0], result.summary())
     write_json(out / names[1], {"classes": list(result.classes), "points": result.per_point()})
     write_whole(out / names[2], report.html().encode())
+    if words.save_adversarial:
+        names += _write_adversarial(result, out, f"adversarial{norm}")
     for name in names:
         say(console, f"  {out / name}")
+
+
+def _write_adversarial(result: Audited, out: Path, name: str) -> list[str]:
+    """An .npz of all, and a picture of the nearest if they are images; the names of what was written."""
+    examples = result.adversarial
+    if examples is None:
+        return []
+    write_whole(out / f"{name}.npz", npz(examples))
+    if not examples.are_images or len(examples) == 0:
+        return [f"{name}.npz"]
+    write_whole(out / f"{name}.png", png(sheet(examples.nearest(SHEET), result.classes)))
+    return [f"{name}.npz", f"{name}.png"]
+
+
+def _words(words: Audit) -> dict[str, tuple[str, ...]]:
+    """The command that makes this audit again; what is as usual is not said."""
+    said: dict[str, tuple[str, ...]] = {"": ("widemargin", "audit", words.model)}
+    for field in fields(words):
+        value = getattr(words, field.name)
+        if field.name in ("model", "json") or (field.name != "eps" and value == field.default):
+            continue
+        values = value if isinstance(value, tuple) else () if value is True else (value,)
+        text = (f"{one:.12g}" if isinstance(one, float) else str(one) for one in values)
+        said[f"--{field.name.replace('_', '-')}"] = tuple(text)
+    return said

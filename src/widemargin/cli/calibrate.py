@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import rich.console
+from torch import Tensor
 
 from widemargin.cli.describe import check_seed
 from widemargin.cli.display import print_json, say
@@ -21,27 +26,38 @@ from widemargin.cli.inputs import (
 )
 from widemargin.cli.train import device_of
 from widemargin.cli.verbs.calibrate import Calibrate
-from widemargin.data.dataset import Dataset, Splits
+from widemargin.data.dataset import ClassName, Dataset, Splits
 from widemargin.data.resize import resize
-from widemargin.data.splits import at_most
+from widemargin.data.splits import at_most, rows_at_most
 from widemargin.files import write_json, write_whole
-from widemargin.io.load import load_model
-from widemargin.measure.calibration import uncertainty_report
-from widemargin.report.calibration_page import Calibrated, page
+from widemargin.io.export import weights_of
+from widemargin.io.load import Model, load_model
+from widemargin.io.scaling import fitted_to, write_scaling
+from widemargin.measure.calibration import calibration_of, member_logits, uncertainty_report_of
+from widemargin.measure.scaling import scaling_of
+from widemargin.report.calibration_page import Calibrated, Rescaled, page
+from widemargin.runs.folder import RunFolder
+from widemargin.shapes import MemberLogits
 from widemargin.uncertainty.network import check_not_probabilities
+from widemargin.uncertainty.prediction import Prediction
+from widemargin.uncertainty.scaling import Kind, Scaling, common_logits
 
 
 def calibrate(words: Calibrate, console: rich.console.Console) -> None:
     if words.points is not None and words.points < 1:
         raise ValueError(f"--points must be at least 1, got {words.points}")
+    if words.csv is not None and not words.csv.absolute().parent.is_dir():
+        raise ValueError(f"--csv must be in a folder that exists, got {words.csv}")
     check_seed(words.seed)
     place = place_of(words.model)
-    model = load_model(place, words.weights)
+    # Members are told apart, and a fit begins, before any scaling.
+    model = load_model(place, words.weights, scaled=False)
     model.network.to(device_of(words.device))
     data = data_asked(words.data, model, words.label, words.size, test=words.test)
     called, drawn = with_tests(data)
     check_as_trained(data, drawn, model, place)
-    tests = _some(words, drawn)
+    rows = rows_at_most(drawn.test, words.points or len(drawn.test), words.seed)
+    tests = drawn.test.take(rows)
     check_not_probabilities(answers(model.network, tests.to(words.device), called))
     outside: dict[str, Dataset] = {}
     notes = [f"{note.rstrip('.')}." for note in notes_on(data, drawn, model)]
@@ -57,9 +73,76 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
         if there.stored.shape[1:] != tests.stored.shape[1:]:
             notes.append(f"{name} was {_shape(there)} and is scaled (bilinear) to {_shape(tests)}.")
     usual = folder_for(words.out, place, "calibrations", words.weights)
-    out = made(usual / f"on-{called}" if words.out is None and foreign(data, drawn, model, place) else usual)
-    report = uncertainty_report(model.network, tests.to(words.device), outside)
-    _write(Calibrated(model.name, model.digest, called, report, tuple(notes)), out, words.json, console)
+    is_foreign = words.out is None and foreign(data, drawn, model, place)
+    out = made(usual / f"on-{called}" if is_foreign else usual)
+    logits = member_logits(model.network, tests.to(words.device))
+    ood = {name: member_logits(model.network, examples) for name, examples in outside.items()}
+    report = uncertainty_report_of(logits, tests.labels, ood)
+    scaling = model.scaling
+    if words.fit is not None:
+        fitted = _fit(words.fit, model, drawn.validation.to(words.device), called)
+        path = write_scaling(out, fitted.scaling, {**fitted.note, **_weights(place)})
+        scaling = fitted.scaling
+        say(console, f"  {path}")
+        notes.append(_kept(path, place, fitted.rows))
+    scaled = None if scaling is None else Rescaled(str(scaling), calibration_of(_scaled(logits, scaling), tests.labels))
+    if words.csv is not None:
+        write_whole(words.csv, _csv(rows, tests, logits, scaling).encode())
+        say(console, f"  {words.csv}")
+    _write(Calibrated(model.name, model.digest, called, report, tuple(notes), scaled), out, words.json, console)
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    scaling: Scaling
+    rows: int
+    note: dict[str, Any]
+    """For the file."""
+
+
+def _fit(kind: Kind, model: Model, examples: Dataset, called: str) -> _Fitted:
+    logits, labels = member_logits(model.network, examples), examples.labels.cpu()
+    scaling = scaling_of(common_logits(logits), labels, kind)
+    before, after = (calibration_of(one, labels).nll for one in (logits, _scaled(logits, scaling)))
+    note = {"data": called, "data_digest": examples.digest, "n": len(labels), "nll_before": before, "nll_after": after}
+    return _Fitted(scaling, len(labels), note)
+
+
+def _scaled(logits: MemberLogits, scaling: Scaling) -> Tensor:
+    """Of one member, whatever there were."""
+    return scaling(common_logits(logits)).unsqueeze(0)
+
+
+def _weights(place: str) -> dict[str, str]:
+    """Of a run: to which weights the scaling belongs."""
+    folder = RunFolder(Path(place))
+    return fitted_to(weights_of(folder, "best")) if folder.description.exists() else {}
+
+
+def _kept(path: Path, place: str, rows: int) -> str:
+    said = f"The scaling was fitted to {rows:,} validation examples and is in {path}"
+    if path.parent == Path(place):
+        return f"{said}: the run's predictions, audits and exports are scaled from now on; to undo it, delete the file."
+    return f"{said}; it is not applied to the model."
+
+
+def _csv(rows: Tensor, tests: Dataset, logits: MemberLogits, scaling: Scaling | None) -> str:
+    """Confidence and entropy are those of the scaled answer, mutual information that of the members as trained."""
+    answer = Prediction(logits if scaling is None else _scaled(logits, scaling))
+    labels, classes = tests.labels.tolist(), answer.classes.tolist()
+    information = Prediction(logits).mutual_information.tolist() if len(logits) > 1 else [""] * len(labels)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("row", "label", "prediction", "confidence", "entropy", "mutual_information", "correct"))
+    columns = (rows.tolist(), labels, classes, answer.confidence.tolist(), answer.entropy.tolist(), information)
+    for row, label, predicted, *numbers in zip(*columns, strict=True):
+        writer.writerow((row, tests.names[label], _name(tests, predicted), *numbers, int(label == predicted)))
+    return text.getvalue()
+
+
+def _name(tests: Dataset, number: int) -> ClassName:
+    """A network may have classes that these data have not."""
+    return tests.names[number] if number < len(tests.names) else number
 
 
 def _shape(examples: Dataset) -> str:

@@ -1,4 +1,4 @@
-"""`widemargin compare`: finished runs in one table for each dataset."""
+"""`widemargin compare`: finished runs, and audits of other models, in one table for each dataset."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import rich.console
 
 from widemargin.cli.display import print_json, say
+from widemargin.cli.inputs import folder_for
 from widemargin.cli.validation import validation_attack
 from widemargin.cli.verbs.compare import Compare
 from widemargin.files import Damaged, read_json, write_whole
@@ -27,6 +28,7 @@ _WRITERS: dict[str, Callable[[Sequence[Table]], str]] = {
 }
 
 _LONGEST = 80
+_AUDITS = ("audit.json", "audit-l2.json", "audit-l1.json")
 
 
 def compare_runs(words: Compare, console: rich.console.Console) -> None:
@@ -46,12 +48,12 @@ def compare_runs(words: Compare, console: rich.console.Console) -> None:
         table.print(console)
 
 
-def _compared(folders: Sequence[RunFolder]) -> list[Table]:
+def _compared(folders: Sequence[Path]) -> list[Table]:
     """What is damaged is left out, and a note below the last table says so."""
     entries, left_out = [], []
     for folder in folders:
         try:
-            entries.append(_entry(folder))
+            entries.append(_entry(RunFolder(folder)) if (folder / "run.yaml").exists() else _audit_entry(folder))
         except Damaged as problem:
             left_out.append(str(problem))
     if not entries:
@@ -61,24 +63,47 @@ def _compared(folders: Sequence[RunFolder]) -> list[Table]:
     return [*others, replace(last, note=note)]
 
 
-def _folders(paths: Sequence[Path]) -> list[RunFolder]:
+def _folders(paths: Sequence[Path]) -> list[Path]:
+    """Of runs and of audits, each once."""
     if not paths:
         raise ValueError("name at least one run: a folder that `widemargin train` made, or a folder of such folders")
     folders: dict[Path, Path] = {}
     for path in paths:
-        if not path.is_dir():
-            raise ValueError(f"there is no folder {path}: `widemargin runs` lists the runs there are")
+        for one in _folders_at(path):
+            folders.setdefault(one.resolve(), one)
+    return list(folders.values())
+
+
+def _folders_at(path: Path) -> list[Path]:
+    """A run, the audit of a model, or all such that a folder holds."""
+    if path.is_dir():
         inside = [path] if (path / "run.yaml").exists() else [one.parent for one in sorted(path.glob("*/run.yaml"))]
         # Results of studies live in such folders too, and have tables of their own.
         runs = [one for one in inside if _is_run(one)]
         if not runs and RunFolder(path).checkpoint.exists():
             # It says how what is missing can be had again.
             read_description(RunFolder(path).description)
-        if not runs:
-            raise ValueError(f"{path} is no run of `widemargin train` and holds none")
-        for one in runs:
-            folders.setdefault(one.resolve(), one)
-    return [RunFolder(path) for path in folders.values()]
+        audited = runs or _audits_in(path)
+        if not audited:
+            raise ValueError(f"{path} is no run of `widemargin train` and holds none, and no audit of a model either")
+        return audited
+    if path.name in _AUDITS and path.is_file():
+        return [path.parent]
+    # A model is named as `widemargin audit` takes it.
+    named = folder_for(None, str(path), "audits")
+    if any((named / name).exists() for name in _AUDITS):
+        return [named]
+    if path.is_file() or ".py:" in str(path):
+        raise ValueError(f"{path} has no audit in {named}: `widemargin audit {path} --eps ...` makes one")
+    raise ValueError(f"there is no folder {path}: `widemargin runs` lists the runs there are")
+
+
+def _audits_in(path: Path) -> list[Path]:
+    """The folder itself, or those in it; not those beside, which are on other data than the model's first audit."""
+    if any((path / name).exists() for name in _AUDITS):
+        return [path]
+    found = {one.parent for name in _AUDITS for one in path.rglob(name)}
+    return sorted(one for one in found if not one.name.startswith("on-"))
 
 
 def _is_run(folder: Path) -> bool:
@@ -104,7 +129,7 @@ def _entry(folder: RunFolder) -> Entry:
         tested = Measured(float(figures["clean"]), n, robust)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as problem:
         raise Damaged(f"{folder.path} is damaged ({problem!r})") from None
-    return Entry(str(folder.path), str(content.get("title") or ""), run, data, tested, _audit(folder))
+    return Entry(str(folder.path), str(content.get("title") or ""), run, data, tested, _audit(folder.path))
 
 
 def _validation(run: Mapping[str, Any], n: int) -> Attack | None:
@@ -114,16 +139,24 @@ def _validation(run: Mapping[str, Any], n: int) -> Attack | None:
     return Attack(f"{attack.name} {attack.norm}", attack.eps, n, (f"{attack.steps} steps of {attack.alpha:g}",))
 
 
-def _audit(folder: RunFolder) -> Measured | None:
+def _audit_entry(folder: Path) -> Entry:
+    """Of a model that is no run."""
+    measured = _audit(folder)
+    assert measured is not None
+    content = read_json(next(folder / name for name in _AUDITS if (folder / name).exists()))
+    model, data = (str(content.get(name, "")) for name in ("model", "data"))
+    return Entry(str(folder), model or folder.name, {}, {"name": data}, measured, measured)
+
+
+def _audit(folder: Path) -> Measured | None:
     """Of all norms together, which must have been asked of the same examples: there is one clean accuracy."""
-    paths = [folder.path / name for name in ("audit.json", "audit-l2.json", "audit-l1.json")]
-    audits = {path.name: _read_audit(path) for path in paths if path.exists()}
+    audits = {name: _read_audit(folder / name) for name in _AUDITS if (folder / name).exists()}
     if not audits:
         return None
     if len({examples for _, examples in audits.values()}) > 1:
         listed = "; ".join(f"{name}: {examples}" for name, (_, examples) in audits.items())
         raise ValueError(
-            f"the audits in {folder.path} must be of the same examples, got {listed}: repeat one with the --points and "
+            f"the audits in {folder} must be of the same examples, got {listed}: repeat one with the --points and "
             "--seed of the other, or move it elsewhere"
         )
     (first, _), *_ = audits.values()
@@ -142,7 +175,8 @@ def _read_audit(path: Path) -> tuple[Measured, str]:
             for one in content["robust"]
         }
         examples = ", ".join(f"{name} {content[name]}" for name in ("data", "n", "seed") if name in content)
-        return Measured(float(content["clean"]), int(content["n"]), robust), examples
+        test = f"{content.get('data', '')} ({content.get('test_digest') or content.get('data_digest', '')})"
+        return Measured(float(content["clean"]), int(content["n"]), robust, test), examples
     except Damaged as problem:
         raise Damaged(f"{problem}: delete it and audit the run again") from None
     except (KeyError, TypeError, ValueError) as problem:

@@ -52,9 +52,14 @@ def published_splits(train: Dataset, test: Dataset, validation: int, fraction: f
 
 def at_most(examples: Dataset, count: int, seed: int) -> Dataset:
     """All of them, or `count` drawn class by class if there are more."""
+    return examples if len(examples) <= count else examples.take(rows_at_most(examples, count, seed))
+
+
+def rows_at_most(examples: Dataset, count: int, seed: int) -> Tensor:
+    """The row numbers of `at_most`."""
     if len(examples) <= count:
-        return examples
-    return examples.take(stratified(examples.labels, count, Rng.seeded(seed, purpose="test")))
+        return torch.arange(len(examples))
+    return stratified(examples.labels, count, Rng.seeded(seed, purpose="test"))
 
 
 def random_splits(examples: Dataset, validation: float, test: float, seed: int) -> Splits:

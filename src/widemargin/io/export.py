@@ -19,6 +19,7 @@ from widemargin.data.local import TableData
 from widemargin.data.optional import import_optional
 from widemargin.data.schema import Schema
 from widemargin.files import Damaged, read_note, write_whole
+from widemargin.io.scaling import run_scaling
 from widemargin.runs.folder import RunFolder, best_again
 from widemargin.runs.run import Run
 from widemargin.runs.run_yaml import read_description, read_run
@@ -26,6 +27,7 @@ from widemargin.training.checkpoint import load_weights
 from widemargin.uncertainty.estimators import SingleSpec
 from widemargin.uncertainty.exportable import plain
 from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.scaling import Scaled
 from widemargin.uncertainty.single import Single
 
 
@@ -72,12 +74,16 @@ def export(folder: RunFolder, to: Path, weights: str = "best") -> None:
     """Weights under the network's own names (.safetensors), or the whole network: logits of a batch of any size.
 
     Of a run on a table the whole network takes raw rows; the weights have the encoding of rows beside them, in the
-    metadata.
+    metadata.  If a scaling was fitted to these weights, it stands in the metadata, and the whole network's logits are
+    scaled.
     """
     _check_suffix(to)
     run, module = trained(folder, weights)
     description, schema = read_description(folder.description), schema_of(folder, run)
-    names = dict(description.get("names") or {})
+    names, scaling = dict(description.get("names") or {}), run_scaling(folder, weights_of(folder, weights))
+    if scaling is not None:
+        names["scaling"] = scaling.to_dict()
+        module = module if to.suffix == ".safetensors" else Scaled(plain(module), scaling)
     if schema is None:
         write_network(module, description["data"]["shape"], to, names)
     elif to.suffix == ".safetensors":
@@ -129,7 +135,7 @@ def _write_weights(module: nn.Module, inputs: Tensor, to: Path, metadata: dict[s
 
 def _write_program(module: nn.Module, inputs: Tensor, to: Path, metadata: dict[str, str]) -> None:
     try:
-        program = torch.export.export(plain(module), (inputs,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+        program = torch.export.export(module, (inputs,), dynamic_shapes=({0: torch.export.Dim("batch")},))
     except Exception as problem:
         # A tracer may raise anything on a user's network.
         reason = str(problem).strip().partition("\n")[0] or type(problem).__name__
@@ -152,7 +158,7 @@ def _write_onnx(module: nn.Module, inputs: Tensor, to: Path, metadata: dict[str,
         warnings.simplefilter("ignore")
         logger.setLevel(logging.ERROR)
         program = torch.onnx.export(
-            plain(module),
+            module,
             (inputs,),
             dynamo=True,
             verbose=False,

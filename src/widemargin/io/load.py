@@ -17,9 +17,10 @@ from widemargin.data.checks import ClassName
 from widemargin.data.dataset import digest
 from widemargin.data.schema import Schema
 from widemargin.io.archive import named_tensors, unpickled
-from widemargin.io.export import on_raw_rows, schema_of, trained
+from widemargin.io.export import on_raw_rows, schema_of, trained, weights_of
 from widemargin.io.onnx_graph import read_onnx
 from widemargin.io.pt2_graph import read_pt2
+from widemargin.io.scaling import file_digest, run_scaling
 from widemargin.io.zoo import PREFIX, ZOO, zoo_run
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.run import Run
@@ -31,6 +32,7 @@ from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.estimators import AtInput
 from widemargin.uncertainty.input_space import InputSpace
 from widemargin.uncertainty.network import Network, in_eval_mode
+from widemargin.uncertainty.scaling import Scaled, Scaling
 from widemargin.uncertainty.single import Single
 
 
@@ -48,12 +50,17 @@ class Model:
     """Of the table that a run was trained on: the network takes rows that it has encoded."""
     classes: tuple[ClassName, ...] = ()
     """What a run calls its classes, if they have names."""
+    scaling: Scaling | None = None
+    """Of its logits, if one was fitted to it."""
 
 
-def load_model(place: str, weights: Path | None = None, which: Literal["best", "last"] = "best") -> Model:
+def load_model(
+    place: str, weights: Path | None = None, which: Literal["best", "last"] = "best", scaled: bool = True
+) -> Model:
     """`runs/<key>`, zoo:<name>, model.pt2, model.onnx, or my_file.py:MyNet, with weights from a file or its own.
 
-    Only my_file.py is executed, also for a run whose network is such a file.
+    Only my_file.py is executed, also for a run whose network is such a file.  A scaling that was fitted to a run is
+    applied, unless the network is wanted as it was trained.
     """
     path = Path(place).expanduser()
     if ".py:" in place:
@@ -66,34 +73,36 @@ def load_model(place: str, weights: Path | None = None, which: Literal["best", "
         if not path.is_file():
             raise ValueError(f"{place} does not exist: name a file that does")
         graph, notes = (read_pt2 if path.suffix == ".pt2" else read_onnx)(path)
-        return Model(Single(at_input(graph)).eval(), place, _file_digest(path), None, notes)
+        return Model(Single(at_input(graph)).eval(), place, file_digest(path), None, notes)
     if path.is_file():
         raise ValueError(
             f"a model must be a run's folder, a .pt2 or .onnx file, or my_file.py:MyNet with --weights, got {place}"
         )
-    return _run(RunFolder(path), which)
+    return _run(RunFolder(path), which, scaled)
 
 
 def load(place: str | Path) -> nn.Module:
     """A trained network in eval mode that returns logits: the name of one in the zoo, runs/KEY, .pt2 or .onnx.
 
     Of a run on a table it takes raw rows, as an exported one does: numbers, categories by their number in schema.json,
-    NaN where nothing is known.  Several members return the log of their mean probability.
+    NaN where nothing is known.  Several members return the log of their mean probability.  If a scaling was fitted to
+    a run, it is applied.
     """
     named = str(place)
     in_zoo = named.startswith(PREFIX) or (not Path(named).exists() and (ZOO / named).is_dir())
     if in_zoo:
         return trained(zoo_run(named.removeprefix(PREFIX)), "last")[1]
     if Path(named).is_dir():
-        run, module = trained(RunFolder(Path(named)), "best")
-        schema = schema_of(RunFolder(Path(named)), run)
-        return module if schema is None else on_raw_rows(schema, module)
+        folder = RunFolder(Path(named))
+        (run, module), scaling = trained(folder, "best"), run_scaling(folder, weights_of(folder, "best"))
+        schema, answer = schema_of(folder, run), module if scaling is None else Scaled(module, scaling)
+        return answer if schema is None else on_raw_rows(schema, answer)
     network = load_model(named).network
     assert isinstance(network, Single)
     return network.head
 
 
-def _run(folder: RunFolder, which: Literal["best", "last"]) -> Model:
+def _run(folder: RunFolder, which: Literal["best", "last"], scaled: bool) -> Model:
     run, module = trained(folder, which)
     if folder.read_figures() is None:
         raise ValueError(f"{folder.path} has not finished training: `widemargin resume {folder.path}` goes on")
@@ -101,21 +110,26 @@ def _run(folder: RunFolder, which: Literal["best", "last"]) -> Model:
     notes = () if used.stem == which else (f"it has no {which} weights, so its {used.stem} ones are used",)
     description = read_description(folder.description)
     name, names = str(description.get("title") or folder.path.name), description.get("names") or {}
-    network, classes = _at_inputs(run, module), tuple(names.get("classes", ()))
-    return Model(network, name, _file_digest(used), run, notes, schema_of(folder, run), classes)
+    classes, digest, scaling = tuple(names.get("classes", ())), file_digest(used), run_scaling(folder, used)
+    network = _at_inputs(run, module, scaling if scaled else None)
+    if scaled and scaling is not None:
+        digest = hashlib.sha256(f"{digest} {scaling!r}".encode()).hexdigest()[:16]
+        notes = (*notes, f"its logits are scaled ({scaling})")
+    return Model(network, name, digest, run, notes, schema_of(folder, run), classes, scaling)
 
 
 def _zoo(name: str) -> Model:
     folder = zoo_run(name)
     run, module = trained(folder, "last")
-    return Model(_at_inputs(run, module), f"{PREFIX}{name}", _file_digest(folder.last), run)
+    return Model(_at_inputs(run, module), f"{PREFIX}{name}", file_digest(folder.last), run)
 
 
-def _at_inputs(run: Run, module: nn.Module) -> Network:
+def _at_inputs(run: Run, module: nn.Module, scaling: Scaling | None = None) -> Network:
     if not isinstance(module, Network):
         logits = AsLogits(module, run.network.name) if isinstance(run.network, UserNetwork) else module
-        return Single(at_input(logits)).eval()
-    return (module if run.place == AtInput() else InputSpace(module)).eval()
+        return Single(at_input(logits if scaling is None else Scaled(logits, scaling))).eval()
+    network = module if run.place == AtInput() else InputSpace(module)
+    return (network if scaling is None else Single(at_input(Scaled(network, scaling)))).eval()
 
 
 def _user_network(place: str, weights: Path | None) -> Model:
@@ -129,7 +143,7 @@ def _user_network(place: str, weights: Path | None) -> Model:
         of_weights = digest(*module.state_dict().values())
     else:
         _fill(module, _read_weights(weights), weights)
-        of_weights = _file_digest(weights)
+        of_weights = file_digest(weights)
     # The same weights may give other logits in another class, or once the file has changed.
     whole = hashlib.sha256(f"{spec.digest} {spec.name} {of_weights}".encode()).hexdigest()[:16]
     network = Single(at_input(AsLogits(module, spec.name))).eval()
@@ -181,7 +195,3 @@ def _fill(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
                 f"got {stored.get(name, 'none')}"
             )
     module.load_state_dict(tensors)
-
-
-def _file_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -117,10 +117,11 @@ def calibration(network: Network, examples: Examples, bins: int = BINS, batch_si
     Likelihood and Brier score are a line each: scikit-learn's log_loss clips at 1e-16, so a network that is confident
     and wrong would look better than it is, and its Brier score is for two classes only before version 1.7.
     """
-    return _calibration(member_logits(network, examples, batch_size), examples.labels.cpu(), bins)
+    return calibration_of(member_logits(network, examples, batch_size), examples.labels.cpu(), bins)
 
 
-def _calibration(logits: MemberLogits, labels: Labels, bins: int = BINS) -> Calibration:
+def calibration_of(logits: MemberLogits, labels: Labels, bins: int = BINS) -> Calibration:
+    """Of logits that are known already."""
     log_probs = log_mean_prob(logits)
     probs = log_probs.exp()
     confidence, predicted = probs.max(-1)
@@ -204,8 +205,12 @@ class UncertaintyReport:
 def uncertainty_report(network: Network, inside: Examples, outside: Mapping[str, Examples]) -> UncertaintyReport:
     """One forward pass for every example.  With one member, without mutual information, which is 0, and expected
     entropy, which is its entropy."""
-    logits, labels = member_logits(network, inside), inside.labels.cpu()
     ood = {name: member_logits(network, examples) for name, examples in outside.items()}
+    return uncertainty_report_of(member_logits(network, inside), inside.labels.cpu(), ood)
+
+
+def uncertainty_report_of(logits: MemberLogits, labels: Labels, ood: Mapping[str, Tensor]) -> UncertaintyReport:
+    """The same of logits that are known already."""
     wrong = log_mean_prob(logits).argmax(-1) != labels
     measures = {
         name: measure
@@ -213,7 +218,7 @@ def uncertainty_report(network: Network, inside: Examples, outside: Mapping[str,
         if len(logits) > 1 or name not in ("mutual information", "expected entropy")
     }
     return UncertaintyReport(
-        _calibration(logits, labels),
+        calibration_of(logits, labels),
         {name: _scores(measure, logits, ood, wrong) for name, measure in measures.items()},
     )
 

@@ -2,39 +2,117 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from widemargin.auditing.result import Audit
+from widemargin.auditing.guarded import SHORTEST
+from widemargin.auditing.result import Adversarial, Audit
 from widemargin.data.limits import listed
 from widemargin.measure.diagnostics import Finding
+from widemargin.report.advice import Words, advice_on, advice_on_time
 from widemargin.report.document import Picture, Remark, Report, Tone
-from widemargin.report.figures import COLOURS, Array, bare, panels
+from widemargin.report.figures import BEST, COLOURS, TINTS, Array, bare, panels
 from widemargin.report.tables import Table, radius_text
 
 SHOWN = 8
-"""Adversarial examples in a picture."""
+"""Adversarial examples on the page, and in a row of the sheet."""
+SHEET = 24
+"""Adversarial examples on the sheet."""
+_BEYOND = 1.25
+"""The curve goes on beyond the largest radius by this factor."""
 _TONES: dict[str, Tone] = {"fine": "good", "suspicious": "doubtful", "wrong": "bad"}
+DEFINITIONS: Mapping[str, str] = {
+    "linf": "the largest change of any single feature or pixel.",
+    "l2": "the root of the sum of the squared changes of all features or pixels.",
+    "l1": "the sum of the sizes of the changes of all features or pixels.",
+    "AutoAttack": "the standard suite of attacks (Croce and Hein 2020): what none of them breaks counts as robust, "
+    "which is an upper bound.",
+    "attacks tried": "each searches for a change within the radius that makes the class wrong; a point is not robust "
+    "if any of them succeeds.",
+    "proven": "by bounds of every layer: no change within the radius can alter the class. A lower bound.",
+    "proven lower bound": "the distance up to which no change can alter the class, by bounds of every layer.",
+    "certified": "proven by bounds of every layer: no change within the radius can alter the class.",
+    "95 % interval": "where the share among all possible test examples lies, given these (Wilson).",
+    "margin": "the distance from a point to the nearest place of another class; 0 for misclassified points.",
+    "median margin": "half of the points of the class have a smaller margin, half a larger one.",
+    "smallest known distance": "to a place of another class that some attack found: an upper bound of the margin.",
+    "clean": "without any change.",
+    "minimum-norm": "attacks that search for the nearest place of another class at any distance: DDN, FMN, FAB and "
+    "APGD in shrinking balls.",
+    "apgd-ce": "projected gradient ascent of cross-entropy with its own step sizes (Croce and Hein 2020).",
+    "apgd-t": "projected gradient ascent towards each of several other classes (Croce and Hein 2020).",
+    "fab-t": "steps to the nearest linearised boundary, class by class (Croce and Hein 2020b).",
+    "square": "random square or window changes, without gradients (Andriushchenko et al. 2020).",
+    "transfer from a surrogate": "a small network is fitted to the predictions and attacked instead; what fools it is "
+    "tried on this one.",
+    "inputs in box": "do all test points lie within the values that count as valid?",
+    "modes": "is a layer in train mode, whose answer would change?",
+    "probabilities": "does the network return probabilities instead of logits?",
+    "randomness": "do two passes over the same points give the same answer?",
+    "gradients": "do gradients lead anywhere, or are they zero or lost in rounding?",
+    "rising": "does robust accuracy rise with the radius, which cannot be?",
+    "loss surface": "does the loss rise along its own gradient?",
+    "more steps": "do ten times the steps break more points?",
+    "random noise": "does noise break points that gradients leave?",
+    "black box": "does an attack without gradients break points that those with gradients leave?",
+    "transfer": "do changes that fool another network break points that all attacks leave?",
+    "large radius": "does any point survive where everything is within reach?",
+}
 
 
-def page(audit: Audit) -> Report:
+def page(audit: Audit, words: Words | None = None) -> Report:
+    """`words` are those of the command that made the audit: advice then comes with a command."""
+    remarks = _remarks(audit, words or {})
     if not audit.attacks:
-        return _unattacked(audit)
-    left = "" if audit.n == audit.asked else f", the {audit.n:,} of {audit.asked:,} points for which there was time"
-    largest, robust = audit.question.balls[-1], audit.robust[-1]
-    summary = (
-        f"{audit.name} on {audit.data}: {_percent(audit.clean.fraction)} of {audit.n:,} test points are classified "
-        f"correctly, and {_percent(robust.fraction)} [{100 * robust.low:.1f}, {100 * robust.high:.1f}] under "
-        f"{_autoattack(audit)} within {audit.norm} {radius_text(largest.radius)}{left}. {_warnings(audit)}"
-    )
+        return _unattacked(audit, remarks)
     settings = (
-        f"Attacks: {', '.join(audit.led)}, in turn, each on the points that stand; margins by minimum-norm attacks "
-        f"and by those; box {_box(audit)}; seed {audit.question.seed}; points drawn at random from the test part; "
-        f"95 % Wilson intervals; {audit.seconds:,.0f} s. {' '.join((*_drawn(audit), *audit.notes))}"
+        f"Attacks: {', '.join(_in_turn(audit))}, in turn, each on the points that stand; margins by minimum-norm "
+        f"attacks and by those; box {_box(audit)}; seed {audit.question.seed}; points drawn at random from the test "
+        f"part; 95 % Wilson intervals; {audit.seconds:,.0f} s. {' '.join((*_drawn(audit), *audit.notes))}"
     )
-    pictures = [_curve(audit), _margins(audit), *_examples(audit)]
-    tables = (_accuracy(audit), _by_attack(audit), _distribution(audit), _by_class(audit))
-    return Report(f"Audit of {audit.name}", summary, settings, _remarks(audit), tables, tuple(pictures))
+    return Report(
+        f"Audit of {audit.name}",
+        f"{_answer(audit)} {_warnings(audit)}",
+        settings.strip(),
+        remarks,
+        (_accuracy(audit), _by_attack(audit), _distribution(audit), _by_class(audit)),
+        (_margins(audit), *_examples(audit)),
+        lead=_curve(audit),
+        definitions=DEFINITIONS,
+    )
+
+
+def _answer(audit: Audit) -> str:
+    """At the largest radius: what holds, by which attacks, and how much of it is proven."""
+    largest, robust = audit.question.balls[-1], audit.robust[-1]
+    left = "" if audit.n == audit.asked else f" (the {audit.n:,} of {audit.asked:,} points for which there was time)"
+    return (
+        f"Of {audit.n:,} test examples of {audit.data}{left}, {_percent(robust.fraction)} "
+        f"[{100 * robust.low:.1f}, {100 * robust.high:.1f}] are still classified correctly however they are changed by "
+        f"up to {radius_text(largest.radius)} in {audit.norm}, {_known(audit)}. Unchanged, "
+        f"{_percent(audit.clean.fraction)} are."
+    )
+
+
+def _known(audit: Audit) -> str:
+    """Attacks show too much at worst, certificates too little."""
+    tried = f"under {_autoattack(audit)} (attacks tried: {', '.join(_in_turn(audit))})"
+    if audit.certified is None:
+        return f"{tried}; nothing is proven"
+    proven = audit.certified[-1]
+    if proven.count == audit.robust[-1].count:
+        return f"which is proven; {tried} the others are not"
+    return f"{tried}; proven for {_percent(proven.fraction)}"
+
+
+def _in_turn(audit: Audit) -> list[str]:
+    """The attacks that were led, in their order: those without a radius go first, since what they find counts in
+    every ball."""
+    return sorted(audit.led, key=lambda name: name != SHORTEST)
 
 
 def _autoattack(audit: Audit) -> str:
@@ -43,13 +121,13 @@ def _autoattack(audit: Audit) -> str:
     return f"AutoAttack without {', '.join(missing)}" if missing else "AutoAttack"
 
 
-def _unattacked(audit: Audit) -> Report:
+def _unattacked(audit: Audit, remarks: tuple[Remark, ...]) -> Report:
     """What is left where attacks would make no sense."""
     summary = (
         f"{audit.too_short} {audit.name} on {audit.data}: {_percent(audit.clean.fraction)} of {audit.n:,} test points "
         "are classified correctly. Nothing was attacked, so nothing is known of its robustness."
     ).lstrip()
-    return Report(f"Audit of {audit.name}", summary, " ".join(audit.notes), _remarks(audit), (), ())
+    return Report(f"Audit of {audit.name}", summary, " ".join(audit.notes), remarks, definitions=DEFINITIONS)
 
 
 def _drawn(audit: Audit) -> tuple[str, ...]:
@@ -64,7 +142,7 @@ def _drawn(audit: Audit) -> tuple[str, ...]:
 def _warnings(audit: Audit) -> str:
     warnings = [finding.name for finding in audit.findings if finding.verdict != "fine"]
     if warnings:
-        return f"Before you trust these numbers, read what is said below of: {', '.join(warnings)}."
+        return f"Before you trust these numbers, read the findings on {', '.join(warnings)}."
     made, of = _diagnoses(audit)
     some = f"{made} diagnoses" if made == of else f"the {made} diagnoses, of {of}, for which there was time"
     return f"None of {some} gives a reason to doubt these numbers."
@@ -75,27 +153,24 @@ def _diagnoses(audit: Audit) -> tuple[int, int]:
     return len(audit.findings), len(audit.findings) + len(audit.left_out)
 
 
-def _remarks(audit: Audit) -> tuple[Remark, ...]:
+def _remarks(audit: Audit, words: Words) -> tuple[Remark, ...]:
     worst_first = sorted(audit.findings, key=lambda finding: list(_TONES).index(finding.verdict), reverse=True)
-    remarks = tuple(
-        Remark(
-            finding.name,
-            finding.verdict,
-            _TONES[finding.verdict],
-            _evidence(audit, finding),
-        )
-        for finding in worst_first
-    )
+    remarks = tuple(_remark(audit, finding, words) for finding in worst_first)
     if not audit.left_out:
         return remarks
     made, of = _diagnoses(audit)
     evidence = f"the time was up; nothing is known of: {', '.join(audit.left_out)}"
-    return (Remark(f"only {made} of {of} diagnoses were made", "incomplete", "doubtful", evidence), *remarks)
+    advice = advice_on_time(audit.left_out)
+    claim = f"only {made} of {of} diagnoses were made"
+    first = Remark(claim, "incomplete", "doubtful", evidence, advice.text, advice.command(words))
+    return (first, *remarks)
 
 
-def _evidence(audit: Audit, finding: Finding) -> str:
-    evidence = finding.evidence if finding.verdict == "fine" else f"{finding.evidence}. To do: {finding.advice}."
-    return evidence.replace(repr(audit.question.balls[0].box), _box(audit))
+def _remark(audit: Audit, finding: Finding, words: Words) -> Remark:
+    advice = advice_on(audit, finding)
+    evidence = finding.evidence.replace(repr(audit.question.balls[0].box), _box(audit))
+    tone = _TONES[finding.verdict]
+    return Remark(finding.name, finding.verdict, tone, evidence, advice.text, advice.command(words))
 
 
 def _box(audit: Audit) -> str:
@@ -123,9 +198,18 @@ def _accuracy(audit: Audit) -> Table:
 
 def _by_attack(audit: Audit) -> Table:
     radii = tuple(f"{audit.norm} {radius_text(ball.radius)}" for ball in audit.question.balls)
-    rows = tuple((name, *map(str, counts)) for name, counts in audit.broken_by.items())
-    note = "Each point counts once: in the smallest ball in which it is misclassified, for the attack that showed it."
-    return Table("Points broken by each attack", ("attack", *radii), rows, note)
+    rows, left = [], int(audit.right.sum())
+    for turn, name in enumerate(sorted(audit.broken_by, key=lambda name: name != SHORTEST), 1):
+        counts = audit.broken_by[name]
+        rows.append((name, str(turn), str(left), str(sum(counts)), *map(str, counts)))
+        left -= sum(counts)
+    note = (
+        "Attacks go in this order, each on the points that stand: what one of them broke, all before it had missed; "
+        "whether one after it would have broken it too was not tried. Each point counts once: in the smallest ball in "
+        "which it is misclassified, for the attack that showed it."
+    )
+    columns = ("attack", "turn", "left by those before", "broken", *radii)
+    return Table("Points broken by each attack", columns, tuple(rows), note)
 
 
 def _distribution(audit: Audit) -> Table:
@@ -183,28 +267,40 @@ def _by_class(audit: Audit) -> Table:
 
 
 def _curve(audit: Audit) -> Picture:
-    figure, axes = panels(1, 1, size=4.2)
-    panel = axes[0][0]
+    figure, ((panel,),) = panels(1, 1, size=4.3)
+    figure.set_figheight(3.6)
     radii = np.array([0.0, *(ball.radius for ball in audit.question.balls)])
+    beyond = np.linspace(0, _BEYOND * radii[-1], 250)
+    within = beyond[beyond <= radii[-1]]
     counted = (audit.clean, *audit.robust)
     shares = 100 * np.array([one.fraction for one in counted])
     spans = np.abs(100 * np.array([[one.low, one.high] for one in counted]).T - shares)
-    panel.errorbar(radii, shares, yerr=spans, fmt="o", color=COLOURS[0], capsize=3, label="AutoAttack, 95 %")
-    _falling(panel, audit.points["margin"], radii[-1], COLOURS[1], "smallest known distance is larger")
+    panel.plot(beyond, _falling(audit.points["margin"], beyond), color=COLOURS[1], label="no attack succeeded")
     if audit.certified is not None:
-        _falling(panel, audit.points["certified"], radii[-1], COLOURS[2], "proven")
+        # Proofs are looked for up to the largest radius: beyond it nothing is known.
+        proven = _falling(audit.points["certified"], within)
+        panel.plot(within, proven, color=COLOURS[2], label="proven")
+        panel.fill_between(within, proven, _falling(audit.points["margin"], within), color=TINTS[1], label="not known")
+        panel.axvline(radii[-1], color=BEST, linewidth=0.8, linestyle="dotted")
+    panel.errorbar(
+        radii, shares, yerr=spans, fmt="o", markersize=4, color=COLOURS[0], capsize=3, label="AutoAttack, 95 %"
+    )
     panel.set_ylim(0, 100)
-    panel.set_xlabel(f"radius, {audit.norm}")
-    panel.set_ylabel("accuracy, %")
-    panel.legend(fontsize=8)
-    return Picture("robustness", figure, f"Robust accuracy over the radius, {audit.n:,} points.")
+    panel.set_xlim(0, beyond[-1])
+    panel.set_xlabel(f"change of up to, {audit.norm}")
+    panel.set_ylabel("classified correctly, %")
+    panel.grid(color="#dddddd", linewidth=0.6)
+    panel.set_axisbelow(True)
+    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9, frameon=False)
+    caption = f"Robust accuracy over the radius, {audit.n:,} points."
+    if audit.certified is not None:
+        caption += f" Proofs were searched for up to {radius_text(radii[-1])} (dotted)."
+    return Picture("robustness", figure, caption)
 
 
-def _falling(panel: Axes, reach: Array, until: float, colour: str, label: str) -> None:
-    """The share of points that reach as far as each radius: a proof is looked for up to the last, and holds there."""
-    radii = np.linspace(0, until, 200)
-    shares = [100 * ((reach > 0) & (reach >= radius)).mean() for radius in radii]
-    panel.plot(radii, shares, color=colour, label=label)
+def _falling(reach: Array, radii: Array) -> Array:
+    """The share of points that reach as far as each radius, in percent."""
+    return np.array([100 * ((reach > 0) & (reach >= radius)).mean() for radius in radii])
 
 
 def _margins(audit: Audit) -> Picture:
@@ -216,36 +312,57 @@ def _margins(audit: Audit) -> Picture:
     shares = 100 * (np.arange(len(margin)) + 1) / len(margin)
     panel.plot(shares, np.minimum(margin, top), color=COLOURS[1], label="smallest known distance to another class")
     if not np.isnan(certified).any():
-        panel.plot(shares, certified, ".", markersize=2, color=COLOURS[2], label="proven lower bound")
+        searched = audit.question.balls[-1].radius
+        is_at_end = certified >= searched
+        style: dict[str, Any] = {"linestyle": "none", "color": COLOURS[2]}
+        panel.plot(shares[~is_at_end], certified[~is_at_end], marker=".", label="proven lower bound", **style)
+        if is_at_end.any():
+            beyond = "proven so far, no more was searched"
+            panel.plot(shares[is_at_end], certified[is_at_end], marker="^", label=beyond, **style)
+        panel.axhline(searched, color=BEST, linewidth=0.8, linestyle="dotted")
     panel.set_xlabel("points, by their margin, %")
     panel.set_ylabel(f"margin, {audit.norm}")
     panel.set_ylim(bottom=0)
-    panel.legend(fontsize=8)
+    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=1, fontsize=9, frameon=False)
     return Picture("margins", figure, "Each point's margin lies between the two; misclassified points have none.")
 
 
 def _examples(audit: Audit) -> list[Picture]:
     """The points with the smallest margins, if they are images."""
-    shown = audit.shown
-    if shown is None or len(shown.before) == 0:
+    known = audit.adversarial
+    if known is None or not known.are_images or len(known) == 0:
         return []
-    figure, axes = panels(3, len(shown.before), size=1.5)
-    for column, (before, after) in enumerate(zip(shown.before, shown.after, strict=True)):
-        difference = after - before
-        pictures = (before, after, 0.5 + difference / (2 * max(float(np.abs(difference).max()), 1e-12)))
-        for row, picture in enumerate(pictures):
-            _image(axes[row][column], picture)
-        for row, classes in enumerate((shown.labels, shown.answers)):
-            # A class may be called anything, also by what would be a formula.
-            axes[row][column].set_title(audit.classes[classes[column]], fontsize=8, parse_math=False)
-        axes[2][column].set_title(f"{shown.margins[column]:.3g}", fontsize=8)
-    for panels_of_row, title in zip(axes, ("clean", "moved", "difference"), strict=True):
-        panels_of_row[0].set_ylabel(title, fontsize=8)
+    nearest = known.nearest(SHOWN)
     caption = (
-        f"The {len(shown.before)} correctly classified points nearest to another class: clean, moved, and the "
-        f"difference, enlarged; above them the class, the network's prediction, and the distance in {audit.norm}."
+        f"The {len(nearest)} correctly classified points nearest to another class: clean, the change, enlarged, and "
+        f"adversarial; above them the class, the distance in {audit.norm}, and the network's prediction."
     )
-    return [Picture("nearest", figure, caption)]
+    return [Picture("nearest", sheet(nearest, audit.classes), caption)]
+
+
+def sheet(examples: Adversarial, classes: tuple[str, ...]) -> Figure:
+    """Of images: clean, change and adversarial one below the other, eight side by side."""
+    columns = min(SHOWN, len(examples))
+    figure, axes = panels(3 * -(-len(examples) // columns), columns, size=1.5)
+    for panel in (panel for row in axes for panel in row):
+        panel.set_axis_off()
+    for i, (before, after) in enumerate(zip(examples.inputs, examples.adversarial, strict=True)):
+        block, column = 3 * (i // columns), i % columns
+        change = after - before
+        enlarged = 0.5 + change / (2 * max(float(np.abs(change).max()), 1e-12))
+        titles = (
+            classes[examples.labels[i]],
+            f"{examples.distance[i]:.3g}",
+            classes[examples.adversarial_predictions[i]],
+        )
+        for row, (picture, title) in enumerate(zip((before, enlarged, after), titles, strict=True), block):
+            axes[row][column].set_axis_on()
+            _image(axes[row][column], picture)
+            # A class may be called anything, also by what would be a formula.
+            axes[row][column].set_title(title, fontsize=9, parse_math=False)
+    for row, panels_of_row in enumerate(axes):
+        panels_of_row[0].set_ylabel(("clean", "change", "adversarial")[row % 3], fontsize=9)
+    return figure
 
 
 def _image(panel: Axes, picture: Array) -> None:

@@ -15,6 +15,26 @@ from widemargin.report.tables import Table
 
 _LOGS = ("entropy", "mutual information", "expected entropy", "variation ratio")
 """Their scores are logs, for the sake of ranks; people read the values."""
+DEFINITIONS = {
+    "ECE": "expected calibration error: the difference of accuracy and confidence, averaged over the predictions.",
+    "NLL": "negative log-likelihood of the labels: how surprised the network is by them, in nats.",
+    "Brier": "squared distance of the probabilities to the label, 0 to 2.",
+    "AUROC": "how often a suspect has the higher uncertainty: 1 always, .5 by chance.",
+    "confidence": "the probability that the network gives to the class that it predicts.",
+    "entropy": "the uncertainty of the mean prediction.",
+    "mutual information": "what the members disagree about.",
+    "expected entropy": "the mean uncertainty of the members.",
+    "variation ratio": "1 - the probability of the predicted class.",
+    "gap": "of the two largest log-probabilities.",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Rescaled:
+    """Calibration after the logits were scaled, and how they were."""
+
+    name: str
+    calibration: Calibration
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,30 +46,41 @@ class Calibrated:
     """Of the weights."""
     data: str
     report: UncertaintyReport
+    """Of the network as it was trained."""
     notes: tuple[str, ...] = ()
+    scaled: Rescaled | None = None
+
+    @property
+    def calibration(self) -> Calibration:
+        """As the network predicts now."""
+        return self.report.calibration if self.scaled is None else self.scaled.calibration
 
     def summary(self) -> dict[str, Any]:
         """For calibration.json."""
-        calibration = self.report.calibration
+        calibration = self.calibration
         bins = {name: [None if np.isnan(v) else v for v in values] for name, values in _bins(calibration).items()}
         return {
             "model": self.name,
             "digest": self.digest,
             "data": self.data,
             "n": calibration.n,
-            "members": calibration.members,
+            "members": self.report.calibration.members,
             "accuracy": calibration.accuracy,
-            "ece": calibration.ece,
-            "nll": calibration.nll,
-            "brier": calibration.brier,
+            **_errors(calibration),
             "bins": bins,
+            "scaling": None if self.scaled is None else self.scaled.name,
+            "unscaled": None if self.scaled is None else _errors(self.report.calibration),
             "auroc": {name: _aurocs(detection) for name, detection in self.report.by.items()},
             "notes": list(self.notes),
         }
 
 
+def _errors(calibration: Calibration) -> dict[str, float]:
+    return {"ece": calibration.ece, "nll": calibration.nll, "brier": calibration.brier}
+
+
 def page(calibrated: Calibrated) -> Report:
-    scores = calibrated.report.calibration
+    scores, members = calibrated.calibration, calibrated.report.calibration.members
     over = _overconfidence(scores)
     # A difference that is within two standard errors of the accuracy says nothing.
     clear = abs(over) > 2 * (scores.accuracy * (1 - scores.accuracy) / scores.n) ** 0.5
@@ -58,13 +89,33 @@ def page(calibrated: Calibrated) -> Report:
         f"{calibrated.name} on {calibrated.data}: {100 * scores.accuracy:.1f} % of {scores.n:,} test examples are "
         f"classified correctly, and the mean confidence is {100 * (scores.accuracy + over):.1f} %: {sign} on the whole."
     )
-    members = "one network" if scores.members == 1 else f"mean probability of {scores.members} members"
+    if calibrated.scaled is not None:
+        before, after = calibrated.report.calibration, calibrated.scaled.calibration
+        summary += (
+            f" Its logits are scaled ({calibrated.scaled.name}): on these examples ECE went from {before.ece:.4f} to "
+            f"{after.ece:.4f}, NLL from {before.nll:.4f} to {after.nll:.4f}, Brier from {before.brier:.4f} to "
+            f"{after.brier:.4f}."
+        )
+        if after.nll > before.nll:
+            summary += (
+                " That is worse: the validation examples that it was fitted to are not like these. Delete scaling.json "
+                "to undo it."
+            )
+    of_whom = "one network" if members == 1 else f"mean probability of {members} members"
     settings = (
         f"ECE in {len(scores.bins.count)} bins of equal width; Brier score summed over classes; AUROC by scikit-learn; "
-        f"{members}. {' '.join(calibrated.notes)}"
+        f"{of_whom}. {' '.join(calibrated.notes)}"
     )
-    pictures = (_reliability(scores), _histograms(calibrated))
-    return Report(f"Calibration of {calibrated.name}", summary, settings.strip(), (), _tables(calibrated), pictures)
+    return Report(
+        f"Calibration of {calibrated.name}",
+        summary,
+        settings.strip(),
+        (),
+        _tables(calibrated),
+        (_histograms(calibrated),),
+        lead=_reliability(calibrated),
+        definitions=DEFINITIONS,
+    )
 
 
 def _overconfidence(scores: Calibration) -> float:
@@ -93,7 +144,9 @@ def _to_dict(separation: Detection | None) -> dict[str, Any] | None:
 def _tables(calibrated: Calibrated) -> tuple[Table, ...]:
     scores, by = calibrated.report.calibration, calibrated.report.by
     first = next(iter(by.values()))
-    numbers = (scores.accuracy, scores.ece, scores.nll, scores.brier)
+    answers = [("as trained", scores)]
+    if calibrated.scaled is not None:
+        answers.append((calibrated.scaled.name, calibrated.scaled.calibration))
     rows = tuple(
         (
             name,
@@ -108,14 +161,16 @@ def _tables(calibrated: Calibrated) -> tuple[Table, ...]:
     return (
         Table(
             "Accuracy and calibration",
-            ("n", "members", "accuracy %", "ECE", "NLL", "Brier"),
-            (
+            ("logits", "n", "members", "accuracy %", "ECE", "NLL", "Brier"),
+            tuple(
                 (
-                    f"{scores.n:,}",
+                    name,
+                    f"{one.n:,}",
                     str(scores.members),
-                    f"{100 * numbers[0]:.2f}",
-                    *(f"{value:.4f}" for value in numbers[1:]),
-                ),
+                    f"{100 * one.accuracy:.2f}",
+                    *(f"{value:.4f}" for value in _errors(one).values()),
+                )
+                for name, one in answers
             ),
         ),
         Table(
@@ -127,15 +182,21 @@ def _tables(calibrated: Calibrated) -> tuple[Table, ...]:
             + (
                 " Of one member there is no mutual information, and expected entropy is entropy."
                 * (scores.members == 1)
-            ),
+            )
+            + " Of the network as it was trained." * (calibrated.scaled is not None),
         ),
     )
 
 
-def _reliability(scores: Calibration) -> Picture:
-    figure, ((panel,),) = panels(1, 1, size=4.2)
-    draw_reliability(panel, scores.bins)
-    panel.set_title(f"ECE {scores.ece:.3f}", fontsize=10)
+def _reliability(calibrated: Calibrated) -> Picture:
+    scores, scaled = calibrated.report.calibration, calibrated.scaled
+    shown = [("as trained, " if scaled else "", scores)]
+    if scaled is not None:
+        shown.append((f"{scaled.name}, ", scaled.calibration))
+    figure, (line,) = panels(1, len(shown), size=4.2)
+    for panel, (name, one) in zip(line, shown, strict=True):
+        draw_reliability(panel, one.bins)
+        panel.set_title(f"{name}ECE {one.ece:.3f}", fontsize=10)
     return Picture(
         "reliability",
         figure,

@@ -41,15 +41,18 @@ class Measured:
     clean: float
     n: int
     robust: Mapping[Attack, float]
+    test: str = ""
+    """Which test examples an audit is of."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One run: where it is, what run.yaml says of it, and what came out."""
+    """One run: where it is, what run.yaml says of it, and what came out.  Or the audit of another model."""
 
     place: str
     title: str
     run: Mapping[str, Any]
+    """Empty if there is an audit only."""
     data: Mapping[str, Any]
     tested: Measured
     audit: Measured | None = None
@@ -64,6 +67,8 @@ class _Row:
 
     @property
     def method(self) -> str:
+        if not self.settings:
+            return self.entries[0].title
         named, on, _ = self.entries[0].title.partition(" on ")
         if on:
             return named
@@ -74,9 +79,16 @@ class _Row:
 
 def compare(entries: Sequence[Entry]) -> tuple[Table, ...]:
     """One table for each data set: accuracies under different data have nothing to say to each other."""
+    audits_only = any(not entry.run for entry in entries)
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
-        groups.setdefault(_examples(entry), []).append(entry)
+        groups.setdefault(_audited(entry) if audits_only else _examples(entry), []).append(entry)
+    if audits_only and len(groups) > 1:
+        of = "; ".join(f"{', '.join(entry.place for entry in group)}: {test}" for test, group in groups.items())
+        raise ValueError(
+            f"audits of models can be compared if they are of the same test examples, got {of}: audit them with the "
+            "same --data"
+        )
     ends = _ends({path for entry in entries for path in [settings_of(entry.run).get("data.file.path")] if path})
     return tuple(_table(group, _data_name(group[0], ends)) for group in groups.values())
 
@@ -116,7 +128,7 @@ def _table(entries: Sequence[Entry], data: str) -> Table:
             for column, share in zip(values, shares, strict=True):
                 column[i].append(100 * share)
     cells = [
-        (name, str(len(row.entries)), *(_cell(column[i]) for column in values))
+        (name, str(len(row.entries)) if row.settings else "", *(_cell(column[i]) for column in values))
         for i, (name, row) in enumerate(zip(_names(rows), rows, strict=True))
     ]
     bold = frozenset((i, j + 2) for i, j in best(values))
@@ -139,6 +151,12 @@ def _chosen(entries: Sequence[Entry]) -> tuple[dict[str, Measured], list[Attack]
         same = set(led.values())
         said = same.pop() if len(same) == 1 else "; ".join(f"{ball}: {what}" for ball, what in led.items())
         return audits, common, f"{statistics}Robust accuracy as audited: {said}."
+    if any(not entry.run for entry in entries):
+        radii = "; ".join(f"{place}: {_balls(audit)}" for place, audit in audits.items())
+        raise ValueError(
+            f"audits of models can be compared at radii that all have, got {radii}: audit them with the same --norm, "
+            "--eps, --points, --seed and --box"
+        )
     if not audits:
         why = "No run is audited"
     elif without:
@@ -155,6 +173,12 @@ def _chosen(entries: Sequence[Entry]) -> tuple[dict[str, Measured], list[Attack]
     return tested, common, f"{statistics}{why}: robust accuracy is under PGD alone ({led_by}), which flatters."
 
 
+def _balls(audit: Measured) -> str:
+    balls = ", ".join(attack.ball for attack in audit.robust)
+    on = ", ".join(dict.fromkeys(attack.on for attack in audit.robust))
+    return f"{balls} on {audit.n:,} points{on and f' ({on})'}"
+
+
 def _common(measured: Sequence[Measured]) -> list[Attack]:
     return [attack for attack in measured[0].robust if all(attack in other.robust for other in measured)]
 
@@ -163,7 +187,7 @@ def _rows(entries: Sequence[Entry]) -> list[_Row]:
     groups: dict[str, list[Entry]] = {}
     seeds: dict[tuple[str, Any], str] = {}
     for entry in entries:
-        identity = repr(sorted(settings_of(entry.run).items()))
+        identity = repr(sorted(settings_of(entry.run).items())) if entry.run else entry.place
         seed = entry.run.get("Run", entry.run).get("seed")
         first = seeds.setdefault((identity, seed), entry.place)
         if first != entry.place:
@@ -280,6 +304,16 @@ def _terms(terms: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, re.sub(r"perturbed_(log_)?", "", text).replace("_", "-")
 
 
+def _audited(entry: Entry) -> str:
+    """Which test examples an audit is of, where model files are compared, which have nothing but an audit."""
+    if entry.audit is None:
+        raise ValueError(
+            f"{entry.place} must have an audit to be compared with those of model files: `widemargin audit "
+            f"{entry.place} --eps ...` makes one"
+        )
+    return entry.audit.test
+
+
 def _examples(entry: Entry) -> str:
     """What decides which examples a run was tested on; the share of training images does not."""
     settings = settings_of(entry.run)
@@ -292,7 +326,9 @@ def _examples(entry: Entry) -> str:
 
 def _data_name(entry: Entry, ends: Mapping[str, str]) -> str:
     settings = settings_of(entry.run)
-    named = settings.get("data.name") or settings.get("data.file.path") or settings.get("data")
+    named = (
+        settings.get("data.name") or settings.get("data.file.path") or settings.get("data") or entry.data.get("name")
+    )
     return ends.get(str(named), str(named)) if named else f"data {entry.data.get('digest')}"
 
 

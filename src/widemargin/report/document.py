@@ -16,19 +16,37 @@ from matplotlib.figure import Figure
 from rich import markup
 
 from widemargin.report import figures
+from widemargin.report.definitions import STYLE, defined
 from widemargin.report.tables import Table
 from widemargin.report.verdicts import Outcome
 
 _STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#fff;max-width:1100px;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.6rem;margin-bottom:.2rem}img{max-width:100%;height:auto}
-table{border-collapse:collapse;margin:1.2rem 0;font-variant-numeric:tabular-nums}
+:root{color-scheme:light dark;--ink:#1a1a1a;--paper:#fff;--soft:#555;--line:#ddd;--rule:#999;--card:#f5f5f2;
+--good:#1b7837;--bad:#b2182b;--doubtful:#8f4700}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e4e0;--paper:#15171a;--soft:#a7abb2;--line:#34383d;--rule:#70757c;
+--card:#202327;--good:#7fd69a;--bad:#ff9090;--doubtful:#ffb869}}
+*{box-sizing:border-box}
+body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:1100px;margin:2rem auto;
+padding:0 1rem;overflow-wrap:anywhere}
+h1{font-size:1.6rem;line-height:1.25;margin-bottom:.4rem}h2{font-size:1.25rem;margin:2rem 0 .6rem}
+.answer{font-size:1.15rem;max-width:46rem}.scroll{overflow-x:auto;max-width:100%}
+table{border-collapse:collapse;margin:1.2rem 0 .4rem;font-variant-numeric:tabular-nums;overflow-wrap:normal}
 caption{text-align:left;font-weight:600;padding-bottom:.4rem}
-th,td{padding:.3rem .8rem;border-bottom:1px solid #ddd;text-align:right}
-th:first-child,td:first-child{text-align:left}th{border-bottom:2px solid #999}
-figure{margin:1.5rem 0}figcaption,.note,footer{color:#555;font-size:.9rem}
-.good{color:#1b7837;font-weight:600}.bad{color:#b2182b;font-weight:600}.doubtful{color:#b35806;font-weight:600}
+th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:right}
+th:first-child,td:first-child{text-align:left;padding-left:0;position:sticky;left:0;background:var(--paper)}
+th,td:not(:first-child){white-space:nowrap}td:first-child{min-width:8rem}
+th{border-bottom:2px solid var(--rule);vertical-align:bottom}
+figure{margin:1.5rem 0}figure img{display:block;max-width:100%;height:auto;background:#fff;border-radius:.5rem}
+figcaption,.note,footer{color:var(--soft);font-size:.9rem}figcaption{max-width:46rem;margin-top:.4rem}
+.good{color:var(--good);font-weight:600}.bad{color:var(--bad);font-weight:600}
+.doubtful{color:var(--doubtful);font-weight:600}
+.findings{list-style:none;padding:0}
+.findings li{background:var(--card);border-radius:.5rem;padding:.7rem 1rem;margin:.6rem 0}
+.findings p{margin:.3rem 0}code{display:block;white-space:pre-wrap;padding:.4rem .6rem;border-radius:.3rem;
+background:var(--paper);font-size:.9rem}summary{cursor:pointer}
 """
+_SMALLEST, _LARGEST = 80, 130
+"""Pixels for an inch of a picture: below the first its letters cannot be read, and it scrolls instead."""
 
 Tone = Literal["good", "doubtful", "bad"]
 _COLOURS: dict[Tone, str] = {"good": "green", "doubtful": "yellow", "bad": "red"}
@@ -64,6 +82,10 @@ class Remark:
     word: str
     tone: Tone
     evidence: str
+    advice: str = ""
+    """What to do about it."""
+    command: str = ""
+    """That does it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +105,10 @@ class Report:
     pictures: tuple[Picture, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What ran, for programs: seeds, epochs, numbers of examples, hardware."""
+    lead: Picture | None = None
+    """The picture that answers, right below the summary."""
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """Of terms in the summary, the findings and the heads of tables, shown on hover and focus."""
 
     def print(self, console: rich.console.Console) -> None:
         # Brackets are there to be read, not to set the style.
@@ -91,50 +117,89 @@ class Report:
             table.print(console)
         for verdict in self.verdicts:
             colour = _COLOURS[verdict.tone]
-            text = markup.escape(f"{verdict.claim}\n  {verdict.evidence}")
+            text = markup.escape("\n  ".join([verdict.claim, verdict.evidence, *_to_do(verdict)]))
             console.print(f"[{colour}]{verdict.word}[/{colour}]: {text}", highlight=False)
 
     def write(self, folder: Path) -> list[Path]:
         """PNGs, report.md and a self-contained page.html; returns where they are."""
         folder.mkdir(parents=True, exist_ok=True)
-        images = [figures.save(picture.figure, folder / f"{picture.name}.png") for picture in self.pictures]
+        images = [figures.save(picture.figure, folder / f"{picture.name}.png") for picture in self._all_pictures]
         markdown, html = folder / "report.md", folder / "page.html"
         markdown.write_text(self._markdown())
         html.write_text(self.html())
         return [*images, markdown, html]
 
+    @property
+    def _all_pictures(self) -> tuple[Picture, ...]:
+        return self.pictures if self.lead is None else (self.lead, *self.pictures)
+
     def _markdown(self) -> str:
         parts = [f"# {self.title}", self.summary]
-        parts += [f"- **{v.word}**: {v.claim}  \n  {v.evidence}" for v in self.verdicts]
+        parts += ["  \n  ".join([f"- **{v.word}**: {v.claim}", v.evidence, *_to_do(v)]) for v in self.verdicts]
         parts += [table.markdown() for table in self.tables]
-        parts += [f"![{picture.caption}]({picture.name}.png)\n\n{picture.caption}" for picture in self.pictures]
+        parts += [f"![{picture.caption}]({picture.name}.png)\n\n{picture.caption}" for picture in self._all_pictures]
         return "\n\n".join([*parts, self.settings, versions()]) + "\n"
 
     def html(self) -> str:
-        """One page that needs nothing else."""
-        verdicts = "".join(
-            f"<li><span class='{v.tone}'>{v.word}</span>: {escape(v.claim)}<br>"
-            f"<span class='note'>{escape(v.evidence)}</span></li>"
-            for v in self.verdicts
-        )
-        pictures = "".join(
-            f"<figure><img alt='{escape(picture.caption, quote=True)}' src='data:image/png;base64,"
-            f"{base64.b64encode(figures.png(picture.figure)).decode()}'><figcaption>{escape(picture.caption)}</figcaption></figure>"
-            for picture in self.pictures
-        )
-        tables = "".join(table.html() for table in self.tables)
+        """One page that needs nothing else: the answer, its picture, the findings, then the tables and the rest."""
+        lead = "" if self.lead is None else _figure(self.lead)
+        tables = "".join(table.html(self.definitions) for table in self.tables)
+        details = tables + "".join(map(_figure, self.pictures))
+        if self.verdicts and details:
+            details = f"<h2>Details</h2>{details}"
         return page(
             self.title,
-            f"<p>{escape(self.summary)}</p>{tables}{pictures}{f'<ul>{verdicts}</ul>' if verdicts else ''}"
+            f"<p class='answer'>{defined(self.summary, self.definitions)}</p>{lead}{self._verdicts()}{details}"
             f"<footer><p>{escape(self.settings)}</p><p>{escape(versions())}</p></footer>",
         )
+
+    def _verdicts(self) -> str:
+        """All claims; of findings those that need attention, and the others folded up."""
+        remarks = [one for one in self.verdicts if isinstance(one, Remark)]
+        calm = [one for one in remarks if one.tone == "good"]
+        loud = [one for one in self.verdicts if one not in calm]
+        shown = "".join(self._verdict(one) for one in loud)
+        html = f"<h2>{'Findings' if remarks else 'Claims'}</h2>" if self.verdicts else ""
+        html += f"<ul class='findings'>{shown}</ul>" if loud else ""
+        if calm:
+            folded = "".join(self._verdict(one) for one in calm)
+            count = f"{len(calm)} {'diagnosis' if len(calm) == 1 else 'diagnoses'} without a reason for doubt"
+            html += f"<details><summary>{count}</summary><ul class='findings'>{folded}</ul></details>"
+        return html
+
+    def _verdict(self, one: Verdict | Remark) -> str:
+        parts = [
+            f"<span class='{one.tone}'>{one.word}</span>: {defined(one.claim, self.definitions)}",
+            f"<p class='note'>{escape(one.evidence)}</p>",
+        ]
+        if isinstance(one, Remark):
+            parts += [f"<p><strong>What to do.</strong> {escape(one.advice)}</p>"] if one.advice else []
+            parts += [f"<code>{escape(one.command)}</code>"] if one.command else []
+        return f"<li>{''.join(parts)}</li>"
+
+
+def _to_do(one: Verdict | Remark) -> list[str]:
+    """Advice and the command that follows it, a line each."""
+    if not isinstance(one, Remark):
+        return []
+    return [f"To do: {one.advice}"] * bool(one.advice) + [one.command] * bool(one.command)
+
+
+def _figure(picture: Picture) -> str:
+    caption, wide = escape(picture.caption), picture.figure.get_figwidth()
+    return (
+        f"<figure><div class='scroll' tabindex='0' role='region' aria-label='{caption}'><img alt='{caption}' "
+        f"style='width:{wide * _LARGEST:.0f}px;min-width:{wide * _SMALLEST:.0f}px' "
+        f"src='data:image/png;base64,{base64.b64encode(figures.png(picture.figure)).decode()}'></div>"
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
 
 
 def page(title: str, body: str) -> str:
     """A page that needs no other file; the body is HTML."""
     return (
         f"<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
-        f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1>{body}</html>\n"
+        f"<title>{escape(title)}</title><style>{_STYLE}{STYLE}</style><h1>{escape(title)}</h1>{body}</html>\n"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -14,6 +14,8 @@ import rich.console
 import rich.table
 from rich.cells import cell_len
 from rich.text import Text
+
+from widemargin.report.definitions import defined
 
 # Brackets and stars too: LaTeX would take one that begins a row for an argument of the line break before it.
 _LATEX = str.maketrans(
@@ -123,12 +125,21 @@ class Table:
         body = ["| " + " | ".join(row) + " |" for row in self._marked(_piped, "**", "**")]
         return "\n".join([f"**{self.title}**", "", line, rule, *body, *(["", self.note] if self.note else [])])
 
-    def html(self) -> str:
-        head = "".join(f"<th>{escape(column)}</th>" for column in self.columns)
+    def html(self, definitions: Mapping[str, str] | None = None) -> str:
+        """In a box that scrolls where the page is narrower than the table; terms of the heads carry definitions."""
+        known = definitions or {}
+        head = "".join(f"<th>{defined(column, known)}</th>" for column in self.columns)
         rows = self._marked(escape, "<b>", "</b>")
-        body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+        body = ""
+        for cells, row in zip(self.rows, rows, strict=True):
+            first = defined(cells[0], known) if known and not row[0].startswith("<b>") else row[0]
+            body += "<tr>" + "".join(f"<td>{cell}</td>" for cell in (first, *row[1:])) + "</tr>"
         note = f"<p class='note'>{escape(self.note)}</p>" if self.note else ""
-        return f"<table><caption>{escape(self.title)}</caption><tr>{head}</tr>{body}</table>{note}"
+        title = escape(self.title)
+        return (
+            f"<div class='scroll' tabindex='0' role='region' aria-label='{title}'><table><caption>{title}</caption>"
+            f"<tr>{head}</tr>{body}</table></div>{note}"
+        )
 
     def latex(self) -> str:
         r"""A floating table in the style of booktabs; the document must say \usepackage{booktabs}."""

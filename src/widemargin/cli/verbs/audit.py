@@ -49,6 +49,8 @@ class Audit:
     """Decides which points are drawn, and all that attacks draw."""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
     """Folder for the results.  [the run's; for other models audits/ and the model's path]"""
+    save_adversarial: Annotated[bool, arg(help_behavior_hint="")] = False
+    """Write the adversarial examples, too: adversarial.npz, and adversarial.png for images."""
     device: str = "cpu"
     """cpu or cuda."""
     json: Annotated[bool, arg(help_behavior_hint="")] = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from rich.console import Console
 from tyro.conf import Positional, arg
@@ -18,12 +18,19 @@ class Calibrate:
     measure of uncertainty separates misclassified from correct examples and other data from its own (AUROC).  Writes
     calibration.json and calibration.html.
 
-    For example: widemargin calibrate runs/1a2b3c --outside digits."""
+    With --fit it scales the logits so that confidence agrees with accuracy, as well as it can: the run's predictions
+    and exports are then scaled.
+
+    For example: widemargin calibrate runs/1a2b3c --fit temperature --outside digits."""
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]
     """A run's folder or its name in runs/, model.pt2, model.onnx, zoo:NAME or my_file.py:MyNet (runs that file)."""
     outside: Annotated[tuple[str, ...], arg(metavar="TEXT...", help_behavior_hint="")] = ()
     """Names, folders or files of other datasets; of each the test part, images scaled to the network's size."""
+    fit: Annotated[Literal["temperature", "vector"] | None, arg(help_behavior_hint="")] = None
+    """Fit one temperature, or a weight and a bias for each class, on the validation part; kept in scaling.json."""
+    csv: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """Write a row for each test example: label, prediction, confidence, entropy, mutual information, correct."""
     data: Annotated[str | None, _OPTIONAL] = None
     """A name, folder or file, as for `widemargin train`; its test part is used.  [the run's]"""
     test: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")] = None
