@@ -1,3 +1,5 @@
+from typing import Literal
+
 import jaxtyping
 import pytest
 import torch
@@ -49,18 +51,30 @@ def test_a_result_is_checked_also_where_its_arguments_are_known() -> None:
     assert added(zeros(4, 3), torch.ones(4, 3), 0).mean() == 1
 
 
-def test_the_same_types_and_shapes_are_checked_once_and_items_of_lists_each_time() -> None:
+def test_the_same_types_and_shapes_are_checked_once() -> None:
     zeros = torch.zeros
     before = calls
     for value in range(3):
-        assert torch.equal(
-            added(zeros(5, 2), torch.full((5, 2), float(value)), rows=0), torch.full((5, 2), float(value))
-        )
+        assert added(zeros(5, 2), torch.full((5, 2), float(value)), rows=0, names=[value]).mean() == value
     # The parameters, and these with the result.
     assert calls == before + 2
-    for _ in range(3):
-        added(zeros(5, 2), zeros(5, 2), 0, [1])
+    for names in (["a"], [1, "a"], ["a", 1], {"a": 1}):
+        added(zeros(5, 2), zeros(5, 2), rows=0, names=names)
     assert calls == before + 8
+    for _ in range(3):
+        added(zeros(5, 2), zeros(5, 2), rows=0, names=list(range(100)))
+    assert calls == before + 14
+
+
+@typechecker.remembering(typechecker=typechecker.checker)
+def told(verdict: Literal["fine", "wrong"]) -> str:
+    return verdict
+
+
+def test_values_that_a_signature_names_are_checked_each_time() -> None:
+    assert told("fine") + told("wrong") == "finewrong"
+    with pytest.raises(jaxtyping.TypeCheckError, match="parameters of"):
+        told("other")  # type: ignore[arg-type]
 
 
 def test_checks_can_be_switched_off(untyped: None) -> None:

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
 
 import jaxtyping
 import numpy as np
@@ -42,6 +42,7 @@ def _remembering(function: Function, checked: Callable[[Function], Function]) ->
 
     # Made when first called: most functions of a package are not called by a test file.
     call_checked, check_last = (functools.cache(lambda one=one: checked(one)) for one in (function, last))
+    by_value = functools.cache(lambda: _asks_for_values(function))
     known: set[Any] = set()
 
     @functools.wraps(function)
@@ -50,7 +51,7 @@ def _remembering(function: Function, checked: Callable[[Function], Function]) ->
         if jaxtyping.config.jaxtyping_disable:
             return function(*args, **kwargs)
         given = _kinds(*args, *kwargs.items()) if kwargs else _kinds(*args)
-        if given is None or given not in known:
+        if given is None or given not in known or by_value():
             result = call_checked()(*args, **kwargs)
             known.update((given, (given, _kinds(result))))
             return result
@@ -65,8 +66,17 @@ def _remembering(function: Function, checked: Callable[[Function], Function]) ->
     return call
 
 
+def _asks_for_values(function: Function) -> bool:
+    """Whether its signature may name single values, as Literal does."""
+    try:
+        hints = get_type_hints(function).values()
+    except (NameError, TypeError):
+        return True
+    return any(get_origin(part) is Literal for hint in hints for part in _parts(hint))
+
+
 def _kinds(*values: Any) -> Any:
-    """All that a check asks of these values; None if it is not known, as of lists, of which it looks at some items."""
+    """All that a check asks of these values; None if there are too many of them in a list."""
     try:
         kinds = tuple(map(_kind, values))
         hash(kinds)
@@ -83,8 +93,10 @@ def _kind(value: Any) -> Any:
     return kind if more is None else (kind, more(value))
 
 
-def _refused(value: Any) -> None:
-    raise TypeError(f"items of a {type(value).__name__} are checked each time")
+def _items(values: Any) -> Any:
+    if len(values) > 50:
+        raise TypeError("some of so many are checked each time")
+    return frozenset(map(_kind, values.items() if isinstance(values, dict) else values))
 
 
 def _unknown(value: Any) -> None: ...
@@ -94,8 +106,8 @@ _BY_BASE: dict[type, Callable[[Any], Any]] = {
     Tensor: lambda value: (value.dtype, value.shape),
     np.ndarray: lambda value: (value.dtype, value.shape),
     tuple: lambda value: tuple(map(_kind, value)),
-    **dict.fromkeys((list, dict, set, frozenset), _refused),
-    **dict.fromkeys((type, bool, str), lambda value: value),
+    **dict.fromkeys((list, dict, set, frozenset), _items),
+    type: lambda value: value,
 }
 _MORE: dict[type, Callable[[Any], Any] | None] = {}
 """What is asked of a value besides its type, by that."""
