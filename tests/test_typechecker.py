@@ -42,6 +42,16 @@ def test_shapes_and_types_of_arguments_and_results_are_checked() -> None:
         added(zeros(2, 3), zeros(2, 3), "0")
 
 
+def test_names_of_arguments_tell_calls_apart() -> None:
+    one, other = torch.zeros(2, 7), 1
+    added(one=one, other=one, rows=0, names=other)
+    for _ in range(2):
+        with pytest.raises(jaxtyping.TypeCheckError, match="parameters of"):
+            added(one=one, other=one, names=0, rows=one)  # type: ignore[arg-type]
+        with pytest.raises(jaxtyping.TypeCheckError, match="parameters of"):
+            added(one=one, names=one, rows=0, other=other)  # type: ignore[arg-type]
+
+
 def test_a_result_is_checked_also_where_its_arguments_are_known() -> None:
     zeros = torch.zeros
     added(zeros(4, 3), zeros(4, 3), 0)

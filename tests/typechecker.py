@@ -34,36 +34,53 @@ def remembering(function: Any = None, *, typechecker: Any) -> Any:
 
 
 def _remembering(function: Function, checked: Callable[[Function], Function]) -> Function:
-    results: list[Any] = []
+    last_result: list[Any] = []
 
     @functools.wraps(function)
     def last(*args: Any, **kwargs: Any) -> Any:
-        return results.pop()
+        return last_result.pop()
 
     # Made when first called: most functions of a package are not called by a test file.
     call_checked, check_last = (functools.cache(lambda one=one: checked(one)) for one in (function, last))
     by_value = functools.cache(lambda: _asks_for_values(function))
-    known: set[Any] = set()
+    known: dict[Any, set[Any]] = {}
+    """Kinds of results by those of the arguments."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         if jaxtyping.config.jaxtyping_disable:
             return function(*args, **kwargs)
-        given = _kinds(*args, *kwargs.items()) if kwargs else _kinds(*args)
-        if given is None or given not in known or by_value():
-            result = call_checked()(*args, **kwargs)
-            known.update((given, (given, _kinds(result))))
-            return result
-        result = function(*args, **kwargs)
-        both = given, _kinds(result)
-        if both[1] is None or both not in known:
-            results.append(result)
+        try:
+            given = tuple(map(_kind, args))
+            given = (given, *kwargs, *map(_kind, kwargs.values())) if kwargs else given
+            results = known.get(given)
+        except TypeError:
+            return call_checked()(*args, **kwargs)
+        if results is not None:
+            result = function(*args, **kwargs)
+            kind = _kind_or_none(result)
+            if kind in results:
+                return result
+            last_result.append(result)
             check_last()(*args, **kwargs)
-            known.add(both)
+        else:
+            result = call_checked()(*args, **kwargs)
+            kind = _kind_or_none(result)
+        if kind is not None and not by_value():
+            known.setdefault(given, set()).add(kind)
         return result
 
     return call
+
+
+def _kind_or_none(value: Any) -> Any:
+    try:
+        kind = _kind(value)
+        hash(kind)
+    except TypeError:
+        return None
+    return kind
 
 
 def _asks_for_values(function: Function) -> bool:
@@ -75,17 +92,8 @@ def _asks_for_values(function: Function) -> bool:
     return any(get_origin(part) is Literal for hint in hints for part in _parts(hint))
 
 
-def _kinds(*values: Any) -> Any:
-    """All that a check asks of these values; None if there are too many of them in a list."""
-    try:
-        kinds = tuple(map(_kind, values))
-        hash(kinds)
-    except TypeError:
-        return None
-    return kinds
-
-
 def _kind(value: Any) -> Any:
+    """All that a check asks of a value; a TypeError if it is a list of too many."""
     kind = type(value)
     more = _MORE.get(kind, _unknown)
     if more is _unknown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -97,10 +97,13 @@ class Report:
     def write(self, folder: Path) -> list[Path]:
         """PNGs, report.md and a self-contained page.html; returns where they are."""
         folder.mkdir(parents=True, exist_ok=True)
-        images = [figures.save(picture.figure, folder / f"{picture.name}.png") for picture in self.pictures]
+        # Drawn once, for the file and for the page.
+        images = {folder / f"{picture.name}.png": figures.png(picture.figure) for picture in self.pictures}
+        for path, content in images.items():
+            path.write_bytes(content)
         markdown, html = folder / "report.md", folder / "page.html"
         markdown.write_text(self._markdown())
-        html.write_text(self.html())
+        html.write_text(self._html(images.values()))
         return [*images, markdown, html]
 
     def _markdown(self) -> str:
@@ -112,6 +115,9 @@ class Report:
 
     def html(self) -> str:
         """One page that needs nothing else."""
+        return self._html(figures.png(picture.figure) for picture in self.pictures)
+
+    def _html(self, images: Iterable[bytes]) -> str:
         verdicts = "".join(
             f"<li><span class='{v.tone}'>{v.word}</span>: {escape(v.claim)}<br>"
             f"<span class='note'>{escape(v.evidence)}</span></li>"
@@ -119,8 +125,8 @@ class Report:
         )
         pictures = "".join(
             f"<figure><img alt='{escape(picture.caption, quote=True)}' src='data:image/png;base64,"
-            f"{base64.b64encode(figures.png(picture.figure)).decode()}'><figcaption>{escape(picture.caption)}</figcaption></figure>"
-            for picture in self.pictures
+            f"{base64.b64encode(image).decode()}'><figcaption>{escape(picture.caption)}</figcaption></figure>"
+            for picture, image in zip(self.pictures, images, strict=True)
         )
         tables = "".join(table.html() for table in self.tables)
         return page(
