@@ -6,11 +6,11 @@ import hypothesis
 import jaxtyping
 import pytest
 import torch
-from jaxtyping import install_import_hook
 from torch import fx, nn
 
-# Before anything imports the package: shapes in signatures are checked at run time.
-install_import_hook("widemargin", "typechecker.checker")
+import typechecker
+
+typechecker.install("widemargin")
 
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("widemargin", deadline=None, derandomize=True, max_examples=40)

@@ -8,21 +8,10 @@ import yaml
 
 from command import refused, widemargin
 
-TRAIN = "train --data digits --fraction .1 --epochs 1 --method"
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trained") / "runs"
-    widemargin(f"{TRAIN} standard --out {folder}/standard")
-    widemargin(f"{TRAIN} fgsm --eps .1 --out {folder}/fgsm-0")
-    widemargin(f"{TRAIN} fgsm --eps .1 --seed 1 --out {folder}/fgsm-1")
-    return folder
-
 
 @pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(trained, tmp_path / "runs")
+def _in_a_folder(tmp_path: Path, three_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(three_runs, tmp_path / "runs")
     monkeypatch.chdir(tmp_path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -123,10 +123,13 @@ class Report:
     def write(self, folder: Path) -> list[Path]:
         """PNGs, report.md and a self-contained page.html; returns where they are."""
         folder.mkdir(parents=True, exist_ok=True)
-        images = [figures.save(picture.figure, folder / f"{picture.name}.png") for picture in self._all_pictures]
+        # Drawn once, for the file and for the page.
+        images = {folder / f"{picture.name}.png": figures.png(picture.figure) for picture in self._all_pictures}
+        for path, content in images.items():
+            path.write_bytes(content)
         markdown, html = folder / "report.md", folder / "page.html"
         markdown.write_text(self._markdown())
-        html.write_text(self.html())
+        html.write_text(self._html(images.values()))
         return [*images, markdown, html]
 
     @property
@@ -142,9 +145,12 @@ class Report:
 
     def html(self) -> str:
         """One page that needs nothing else: the answer, its picture, the findings, then the tables and the rest."""
-        lead = "" if self.lead is None else _figure(self.lead)
-        tables = "".join(table.html(self.definitions) for table in self.tables)
-        details = tables + "".join(map(_figure, self.pictures))
+        return self._html(figures.png(picture.figure) for picture in self._all_pictures)
+
+    def _html(self, images: Iterable[bytes]) -> str:
+        drawn = [_figure(picture, image) for picture, image in zip(self._all_pictures, images, strict=True)]
+        lead = "" if self.lead is None else drawn.pop(0)
+        details = "".join([*(table.html(self.definitions) for table in self.tables), *drawn])
         if self.verdicts and details:
             details = f"<h2>Details</h2>{details}"
         return page(
@@ -185,12 +191,12 @@ def _to_do(one: Verdict | Remark) -> list[str]:
     return [f"To do: {one.advice}"] * bool(one.advice) + [one.command] * bool(one.command)
 
 
-def _figure(picture: Picture) -> str:
+def _figure(picture: Picture, image: bytes) -> str:
     caption, wide = escape(picture.caption), picture.figure.get_figwidth()
     return (
         f"<figure><div class='scroll' tabindex='0' role='region' aria-label='{caption}'><img alt='{caption}' "
         f"style='width:{wide * _LARGEST:.0f}px;min-width:{wide * _SMALLEST:.0f}px' "
-        f"src='data:image/png;base64,{base64.b64encode(figures.png(picture.figure)).decode()}'></div>"
+        f"src='data:image/png;base64,{base64.b64encode(image).decode()}'></div>"
         f"<figcaption>{caption}</figcaption></figure>"
     )
 

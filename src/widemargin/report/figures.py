@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,12 +111,6 @@ def label_grid(axes: Sequence[Sequence[Axes]], columns: Sequence[str], rows: Seq
         panel.set_title(title, fontsize=10)
     for row, title in zip(axes, rows, strict=True):
         row[0].set_ylabel(title, fontsize=10)
-
-
-def save(figure: Figure, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(png(figure))
-    return path
 
 
 def png(figure: Figure) -> bytes:
