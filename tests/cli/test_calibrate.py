@@ -119,6 +119,8 @@ def test_a_fitted_temperature_is_kept_with_the_run_and_in_its_exports(
     assert sum(int(row["correct"]) for row in rows) / 360 == pytest.approx(written["accuracy"])
     assert float(rows[7]["confidence"]) == pytest.approx(float(after[7].exp().max()), rel=1e-4)
     assert all((row["mutual_information"] == "") == (members == 1) for row in rows)
+    Path("here/scaling.json").write_text("{")
+    assert "--fit temperature` fits it again; or delete it" in refused("calibrate here", capsys)
     widemargin("calibrate here --fit vector")
     assert json.loads(Path("here/scaling.json").read_text())["nll_before"] == kept["nll_before"], "not upon the other"
 

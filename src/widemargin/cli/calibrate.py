@@ -32,7 +32,7 @@ from widemargin.data.splits import at_most, rows_at_most
 from widemargin.files import write_json, write_whole
 from widemargin.io.export import weights_of
 from widemargin.io.load import Model, load_model
-from widemargin.io.scaling import fitted_to, write_scaling
+from widemargin.io.scaling import fitted_to, run_scaling, write_scaling
 from widemargin.measure.calibration import calibration_of, member_logits, uncertainty_report_of
 from widemargin.measure.scaling import scaling_of
 from widemargin.report.calibration_page import Calibrated, Rescaled, page
@@ -78,8 +78,9 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
     logits = member_logits(model.network, tests.to(words.device))
     ood = {name: member_logits(model.network, examples) for name, examples in outside.items()}
     report = uncertainty_report_of(logits, tests.labels, ood)
-    scaling = model.scaling
-    if words.fit is not None:
+    if words.fit is None:
+        scaling = _fitted_before(place)
+    else:
         fitted = _fit(words.fit, model, drawn.validation.to(words.device), called)
         path = write_scaling(out, fitted.scaling, {**fitted.note, **_weights(place)})
         scaling = fitted.scaling
@@ -111,6 +112,12 @@ def _fit(kind: Kind, model: Model, examples: Dataset, called: str) -> _Fitted:
 def _scaled(logits: MemberLogits, scaling: Scaling) -> Tensor:
     """Of one member, whatever there were."""
     return scaling(common_logits(logits)).unsqueeze(0)
+
+
+def _fitted_before(place: str) -> Scaling | None:
+    """That of a run."""
+    folder = RunFolder(Path(place))
+    return run_scaling(folder, weights_of(folder, "best")) if folder.description.exists() else None
 
 
 def _weights(place: str) -> dict[str, str]:

@@ -50,8 +50,6 @@ class Model:
     """Of the table that a run was trained on: the network takes rows that it has encoded."""
     classes: tuple[ClassName, ...] = ()
     """What a run calls its classes, if they have names."""
-    scaling: Scaling | None = None
-    """Of its logits, if one was fitted to it."""
 
 
 def load_model(
@@ -110,12 +108,12 @@ def _run(folder: RunFolder, which: Literal["best", "last"], scaled: bool) -> Mod
     notes = () if used.stem == which else (f"it has no {which} weights, so its {used.stem} ones are used",)
     description = read_description(folder.description)
     name, names = str(description.get("title") or folder.path.name), description.get("names") or {}
-    classes, digest, scaling = tuple(names.get("classes", ())), file_digest(used), run_scaling(folder, used)
-    network = _at_inputs(run, module, scaling if scaled else None)
-    if scaled and scaling is not None:
+    classes, digest = tuple(names.get("classes", ())), file_digest(used)
+    scaling = run_scaling(folder, used) if scaled else None
+    if scaling is not None:
         digest = hashlib.sha256(f"{digest} {scaling!r}".encode()).hexdigest()[:16]
         notes = (*notes, f"its logits are scaled ({scaling})")
-    return Model(network, name, digest, run, notes, schema_of(folder, run), classes, scaling)
+    return Model(_at_inputs(run, module, scaling), name, digest, run, notes, schema_of(folder, run), classes)
 
 
 def _zoo(name: str) -> Model:
