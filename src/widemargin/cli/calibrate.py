@@ -26,7 +26,8 @@ from widemargin.cli.inputs import (
 )
 from widemargin.cli.train import device_of
 from widemargin.cli.verbs.calibrate import Calibrate
-from widemargin.data.dataset import ClassName, Dataset, Splits
+from widemargin.data.checks import ClassName
+from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.resize import resize
 from widemargin.data.splits import at_most, rows_at_most
 from widemargin.files import write_json, write_whole
