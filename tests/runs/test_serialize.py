@@ -7,7 +7,7 @@ import yaml
 
 from cases import METHODS
 from front_door import public_names
-from widemargin import SGD, Adam, Epochs, Linf, Method, Plan, Updates, udp
+from widemargin import OPEN, SGD, Adam, Epochs, Linf, Method, Plan, Updates, pgd, udp
 from widemargin.data.augment import CropFlip
 from widemargin.data.images import ImageSet
 from widemargin.data.local import ImageFolder, LocalData, Npz, SplitData, Table, TableData
@@ -20,6 +20,7 @@ from widemargin.parts import PARTS
 from widemargin.perturb.balls import UNIT
 from widemargin.perturb.objectives import Pair, clean_loss, objective, perturbed_loss
 from widemargin.perturb.search import Search
+from widemargin.runs.keys import key_of
 from widemargin.runs.run import Run, Validation
 from widemargin.runs.run_yaml import read_run, written
 from widemargin.runs.serialize import from_dict, to_dict
@@ -118,3 +119,13 @@ def test_a_name_that_is_taken_by_ones_own_is_not_mistaken() -> None:
 
     with pytest.raises(ValueError, match="is your own"):
         again(Method(udp(Linf(1), 1, 1).perturb, objective(perturbed_loss)))
+
+
+def test_version_2_as_it_was_first_written() -> None:
+    """Fields that came or were renamed since change neither what files say nor keys: those of the first version 2."""
+    methods = (udp(Linf(0.5), alpha=0.025, steps=20), pgd(Linf(0.1, OPEN), alpha=0.01, steps=5))
+    assert [key_of(method) for method in methods] == ["390dc3472fa32bbc", "5d3ce0dbc6e3be78"]
+    text = yaml.safe_dump(to_dict(methods[0]))
+    assert "share" in text
+    assert "fraction" not in text
+    assert from_dict(yaml.safe_load(text)) == methods[0]

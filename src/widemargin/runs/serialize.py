@@ -16,6 +16,8 @@ TERMS: dict[str, Term] = {
 }
 LATER = {"Box": {"fixed"}, "Method": {"class_weights"}}
 """Fields that parts got after version 2 began: left out while they have their default, so that keys stay."""
+WRITTEN = {"Ascent": {"fraction": "share"}}
+"""Fields that were renamed after version 2 began: files and keys keep the name that they had."""
 _UNREADABLE = "own"
 """Instead of a part's name, for what is no part."""
 
@@ -37,11 +39,12 @@ def to_dict(part: Any) -> Any:
 
 
 def _shown(part: Any) -> Iterator[tuple[str, Any]]:
-    later = LATER.get(type(part).__name__, set())
+    name = type(part).__name__
+    later, written = LATER.get(name, set()), WRITTEN.get(name, {})
     for field in fields(part):
         value = getattr(part, field.name)
         if field.name not in later or value != field.default:
-            yield field.name, value
+            yield written.get(field.name, field.name), value
 
 
 def _term(term: Term) -> Any:
@@ -72,6 +75,8 @@ def from_dict(value: Any) -> Any:
         )
     if not isinstance(inner, Mapping):
         raise ValueError(f"{name} must have fields, got {short(repr(inner))}")
+    now = {then: field for field, then in WRITTEN.get(name, {}).items()}
+    inner = {now.get(field, field): content for field, content in inner.items()}
     known = {field.name for field in fields(PARTS[name])}
     strange = [str(field) for field in inner if field not in known]
     if strange:
