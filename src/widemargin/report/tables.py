@@ -126,14 +126,11 @@ class Table:
         return "\n".join([f"**{self.title}**", "", line, rule, *body, *(["", self.note] if self.note else [])])
 
     def html(self, definitions: Mapping[str, str] | None = None) -> str:
-        """In a box that scrolls where the page is narrower than the table; terms of the heads carry definitions."""
+        """In a box that scrolls where the page is narrower than the table; terms carry their definitions."""
         known = definitions or {}
         head = "".join(f"<th>{defined(column, known)}</th>" for column in self.columns)
-        rows = self._marked(escape, "<b>", "</b>")
-        body = ""
-        for cells, row in zip(self.rows, rows, strict=True):
-            first = defined(cells[0], known) if known and not row[0].startswith("<b>") else row[0]
-            body += "<tr>" + "".join(f"<td>{cell}</td>" for cell in (first, *row[1:])) + "</tr>"
+        rows = self._marked(lambda cell: defined(cell, known), "<b>", "</b>")
+        body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
         note = f"<p class='note'>{escape(self.note)}</p>" if self.note else ""
         title = escape(self.title)
         return (
