@@ -409,18 +409,19 @@ def _value(numbers: Mapping[str, Any], name: str) -> float:
 
 
 def _picture(found: Found) -> Picture:
+    """A line for each model, the same in all panels."""
+    models = [model for model in MODELS if " x eps" not in model]
+    places = list(range(len(models)))[::-1]
     figure, (line,) = panels(1, len(SETS), size=3.2)
-    for panel, (data, models) in zip(line, found.items(), strict=True):
-        for model, numbers in models.items():
-            if " x eps" in model:
-                continue
-            colour = COLOURS[1] if model in _OURS and model != STANDARD else COLOURS[0]
-            x, y = (fmean(one[name] for one in numbers) for name in ("margin", "accuracy"))
-            panel.scatter([x], [100 * y], color=colour, s=18)
-            panel.annotate(model, (x, 100 * y), fontsize=6, xytext=(3, 3), textcoords="offset points")
+    for panel, (data, by_model) in zip(line, found.items(), strict=True):
+        for colour, name in zip(COLOURS, ("accuracy", "robust"), strict=False):
+            values = [100 * fmean(one[name] for one in by_model[model]) for model in models]
+            panel.scatter(values, places, color=colour, s=22, label=name)
+        panel.set_yticks(places, models if panel is line[0] else [""] * len(models), fontsize=8)
+        panel.grid(axis="y", linewidth=0.4)
         panel.set_title(data, fontsize=10)
-        panel.set_xlabel("median margin (std. dev.)")
-    line[0].set_ylabel("accuracy %")
+        panel.set_xlabel("%")
+    figure.legend(*line[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
     return Picture(
-        "tables", figure, "Accuracy over median margin, means over splits; orange: trained on perturbed rows."
+        "tables", figure, "Accuracy on test rows and robust accuracy (decision-based attack), means over splits."
     )
