@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -84,15 +85,16 @@ def report(store: Store) -> Report:
     nearest = cards()
     figure, axes = panels(2, len(NORMS), size=4.0)
     rows = []
-    for card, colour in zip(nearest, (*COLOURS, "black", "grey"), strict=False):
+    # More networks than colours are told apart by their lines.
+    for card, (line, colour) in zip(nearest, cycle(product(("-", "--", ":"), COLOURS)), strict=False):
         stored = {norm: store.load(_parts(card, norm)) for norm in NORMS}
         for (norm, of_norm), (above, below) in zip(stored.items(), zip(*axes, strict=True), strict=True):
             margins = np.sort(of_norm.arrays["margin"])
             label = f"{card.name.removeprefix('fashion-lenet-')} ({card.epochs} epochs)"
             radii = np.linspace(0, SHOWN[norm], 200)
-            above.plot(radii, [100 * np.mean(margins > radius) for radius in radii], color=colour, label=label)
+            above.plot(radii, [100 * np.mean(margins > radius) for radius in radii], color=colour, ls=line, label=label)
             bins = np.linspace(0, SHOWN[norm], 31)
-            below.hist(np.clip(margins, 0, SHOWN[norm]), bins=bins, histtype="step", color=colour, label=label)
+            below.hist(np.clip(margins, 0, SHOWN[norm]), bins=bins, histtype="step", color=colour, ls=line, label=label)
         rows.append((card.name, str(card.epochs), *_quantiles(stored)))
     for norm, (above, below) in zip(NORMS, zip(*axes, strict=True), strict=True):
         above.set_ylabel("test points with a wider margin, %")
