@@ -89,3 +89,10 @@ def test_values_that_a_signature_names_are_checked_each_time() -> None:
 
 def test_checks_can_be_switched_off(untyped: None) -> None:
     assert added(torch.zeros(2, 3), torch.ones(1, 3)).shape == (2, 3)
+
+
+def test_lists_that_hold_one_list_many_times_are_no_work() -> None:
+    nested: list[object] = []
+    for _ in range(60):
+        nested = [nested, nested]
+    assert len(added(torch.ones(2, 3), torch.ones(2, 3), names=nested)) == 2

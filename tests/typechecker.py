@@ -92,32 +92,38 @@ def _asks_for_values(function: Function) -> bool:
     return any(get_origin(part) is Literal for hint in hints for part in _parts(hint))
 
 
-def _kind(value: Any) -> Any:
-    """All that a check asks of a value; a TypeError if it is a list of too many."""
+def _kind(value: Any, depth: int = 0) -> Any:
+    """All that a check asks of a value; a TypeError if it is a list of too many, or of lists of lists of lists."""
     kind = type(value)
     more = _MORE.get(kind, _unknown)
     if more is _unknown:
         more = _MORE[kind] = next((more for base, more in _BY_BASE.items() if issubclass(kind, base)), None)
-    return kind if more is None else (kind, more(value))
+    return kind if more is None else (kind, more(value, depth))
 
 
-def _items(values: Any) -> Any:
-    if len(values) > 50:
+def _items(values: Any, depth: int) -> Any:
+    if len(values) > 50 or depth > 3:
         raise TypeError("some of so many are checked each time")
-    return frozenset(map(_kind, values.items() if isinstance(values, dict) else values))
+    return frozenset(_kind(item, depth + 1) for item in (values.items() if isinstance(values, dict) else values))
 
 
-def _unknown(value: Any) -> None: ...
+def _in_order(values: Any, depth: int) -> Any:
+    if depth > 3:
+        raise TypeError("what is so deep is checked each time")
+    return tuple(_kind(item, depth + 1) for item in values)
 
 
-_BY_BASE: dict[type, Callable[[Any], Any]] = {
-    Tensor: lambda value: (value.dtype, value.shape),
-    np.ndarray: lambda value: (value.dtype, value.shape),
-    tuple: lambda value: tuple(map(_kind, value)),
+def _unknown(value: Any, depth: int) -> None: ...
+
+
+_BY_BASE: dict[type, Callable[[Any, int], Any]] = {
+    Tensor: lambda value, _: (value.dtype, value.shape),
+    np.ndarray: lambda value, _: (value.dtype, value.shape),
+    tuple: _in_order,
     **dict.fromkeys((list, dict, set, frozenset), _items),
-    type: lambda value: value,
+    type: lambda value, _: value,
 }
-_MORE: dict[type, Callable[[Any], Any] | None] = {}
+_MORE: dict[type, Callable[[Any, int], Any] | None] = {}
 """What is asked of a value besides its type, by that."""
 
 
