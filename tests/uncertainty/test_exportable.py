@@ -104,3 +104,17 @@ def test_what_is_settled_is_trained_no_more_whatever_it_was() -> None:
     torch.testing.assert_close(twin(points), network(points))
     twin(points).sum().backward()
     assert points.grad is not None
+
+
+def test_a_deep_kernel_inside_another_network_becomes_plain() -> None:
+    """It may stand behind the encoding of a table's rows."""
+    pytest.importorskip("gpytorch")
+    cloud = Dataset(torch.randn(30, 3), torch.arange(30) % 2)
+    spec = ResidualMLPSpec(3, 2, 8, 2)
+    kernel = DeepKernelSpec(6, 4).network(lambda _: spec.build(torch.Generator().manual_seed(0)), AtInput(), cloud)
+    whole = nn.Sequential(nn.Identity(), kernel).eval()
+    points = torch.randn(4, 3)
+    with torch.no_grad():
+        copied = plain(whole)
+        torch.testing.assert_close(copied(points), whole(points), rtol=0, atol=1e-5)
+    assert isinstance(list(copied.children())[1], PlainKernel)

@@ -135,7 +135,7 @@ def _write_weights(module: nn.Module, inputs: Tensor, to: Path, metadata: dict[s
 
 def _write_program(module: nn.Module, inputs: Tensor, to: Path, metadata: dict[str, str]) -> None:
     try:
-        program = torch.export.export(module, (inputs,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+        program = torch.export.export(plain(module), (inputs,), dynamic_shapes=({0: torch.export.Dim("batch")},))
     except Exception as problem:
         # A tracer may raise anything on a user's network.
         reason = str(problem).strip().partition("\n")[0] or type(problem).__name__
@@ -158,7 +158,7 @@ def _write_onnx(module: nn.Module, inputs: Tensor, to: Path, metadata: dict[str,
         warnings.simplefilter("ignore")
         logger.setLevel(logging.ERROR)
         program = torch.onnx.export(
-            module,
+            plain(module),
             (inputs,),
             dynamo=True,
             verbose=False,

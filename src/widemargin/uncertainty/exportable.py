@@ -21,6 +21,11 @@ def plain(network: nn.Module) -> nn.Module:
     for layer in copied.modules():
         if parametrize.is_parametrized(layer):
             _settle(layer)
+    # One may stand behind the encoding of a table's rows.
+    for parent in list(copied.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, DeepKernel):
+                parent.add_module(name, PlainKernel(child))
     return PlainKernel(copied) if isinstance(copied, DeepKernel) else copied
 
 
