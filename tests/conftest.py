@@ -36,10 +36,10 @@ def untyped_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tracer calls networks with something that is no tensor: checks of types at run time wait until it is done."""
     trace = fx.Tracer.trace
 
-    def untyped(self: fx.Tracer, root: nn.Module) -> fx.Graph:
+    def untyped(self: fx.Tracer, root: nn.Module, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
         jaxtyping.config.update("jaxtyping_disable", True)
         try:
-            return trace(self, root)
+            return trace(self, root, concrete_args)
         finally:
             jaxtyping.config.update("jaxtyping_disable", False)
 
