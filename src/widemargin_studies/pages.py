@@ -1,4 +1,4 @@
-"""The pages of docs/ that say what reproduces, made from the results that are kept: `make results`."""
+"""The pages of docs/ that say what was measured, made from the results that are kept: `make results`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ IMAGES = tuple(
     if scale != "-one-seed" or name in _FOR_ONE_SEED
 )
 """Every study at every scale; those of which no result is kept are named at the end."""
-PAGES = {"reproducing": PLANE, "reproducing-images": IMAGES}
+PAGES = {"reproducing": PLANE, "reproducing-images": IMAGES, "tables": ("tables",)}
 
 
 def written(results: Path, docs: Path) -> list[Path]:
