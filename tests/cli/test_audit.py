@@ -104,7 +104,12 @@ class Quick(AuditConfig):
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is found is tested elsewhere."""
-    monkeypatch.setattr("widemargin.cli.audit.AuditConfig", Quick)
+
+    def question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> Quick:
+        return Quick(balls, points, seed, min(Quick.chunk, -(-points // processes)))
+
+    # Not the class: a function that is checked for the first time would ask for this one ever after.
+    monkeypatch.setattr("widemargin.cli.audit._question", question)
 
 
 def files() -> set[str]:
