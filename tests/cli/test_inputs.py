@@ -2,9 +2,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from command import refused, widemargin
-from widemargin.cli.inputs import folder_for
+from widemargin.cli.inputs import answers, folder_for
+from widemargin.data.dataset import Dataset
+from widemargin.uncertainty.cuts import at_input
+from widemargin.uncertainty.single import Single
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +48,11 @@ def test_calibrate_and_audit_look_at_the_data_that_the_run_has_seen(capsys: pyte
     shutil.copy("own.csv", "now.csv")
     widemargin("calibrate own --data now.csv")
     assert Path("own/on-now.csv/calibration.json").exists()
+
+
+def test_classes_that_only_this_file_numbers_are_refused() -> None:
+    network = Single(at_input(nn.Linear(2, 3)))
+    points = torch.rand(6, 2)
+    assert answers(network, Dataset(points, torch.arange(6) % 2, (0, 1)), "own.npz").shape[-1] == 3
+    with pytest.raises(ValueError, match=r"^the network has 3 logits, and which of them are the 2 classes of own.npz"):
+        answers(network, Dataset(points, torch.arange(6) % 2, ("b", "c")), "own.npz")

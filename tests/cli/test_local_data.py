@@ -169,11 +169,16 @@ def test_arrays_by_name_and_images_in_parts(capsys: pytest.CaptureFixture[str]) 
     assert "must have a number for each of 1 channels" in refused(
         f"train --data parts.npz {words} --mean 1 2 3", capsys
     )
+    capsys.readouterr()
+    widemargin("calibrate one --test parts.npz --json")
+    assert json.loads(capsys.readouterr().out)["n"] == 12, "its part for tests"
+    assert "--fit needs a validation part" in refused("calibrate one --test parts.npz --fit temperature", capsys)
     assert "has parts of its own" in refused(f"train --data digits {words} --test parts.npz", capsys)
 
 
 def test_a_folder_of_parts() -> None:
     image = pytest.importorskip("PIL.Image")
+    Path("pets/.hidden").mkdir(parents=True)
     for part, count in (("train", 6), ("val", 2), ("test", 2)):
         for name in ("cat", "dog"):
             Path(f"pets/{part}/{name}").mkdir(parents=True)

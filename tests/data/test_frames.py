@@ -80,3 +80,22 @@ def test_parquet_and_csv_agree(tmp_path: Path) -> None:
     assert frame.labels.tolist() == wanted.labels.tolist()
     with pytest.raises(ValueError, match=r"column 'when' of .* must hold numbers, got timestamp"):
         read_frame(tmp_path / "own.parquet", Selection("label"))
+
+
+def test_codes_keep_all_their_digits(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    import pyarrow
+    from pyarrow import parquet
+
+    table = pyarrow.table(
+        {"code": [1234567, 1234568, 1234569], "part": [0.5, 1.0, float("nan")], "label": ["a", "b", "a"]}
+    )
+    parquet.write_table(table, tmp_path / "own.parquet")
+    frame = read_frame(tmp_path / "own.parquet", Selection("label", texts=("code", "part")))
+    assert frame.columns["code"].tolist() == ["1234567", "1234568", "1234569"]
+    assert frame.columns["part"].tolist() == ["0.5", "1", ""]
+
+
+def test_rows_of_separators_alone_are_none(tmp_path: Path) -> None:
+    frame = read(tmp_path / "own.csv", "age,label\n1,a\n2,b\n,\n,\n")
+    assert len(frame) == 2

@@ -89,3 +89,9 @@ def test_what_has_no_best_scaling_is_one_sentence() -> None:
     assert scaling_of(logits[labels < 3], labels[labels < 3]).kind == "temperature"
     with pytest.raises(ValueError, match="better than chance"):
         scaling_of(-logits, labels)
+
+
+def test_a_vector_that_separates_all_examples_is_no_fit() -> None:
+    logit = torch.linspace(-2, 2, 40, dtype=torch.float64)[:, None]
+    with pytest.raises(ValueError, match="has no best fit, since one classifies all of them correctly"):
+        scaling_of(torch.cat([-logit, logit], 1), (logit[:, 0] > 0.3).long(), "vector")

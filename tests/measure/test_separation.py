@@ -1,10 +1,14 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from widemargin.data.dataset import Dataset
+from widemargin.data.local import Table, TableData
+from widemargin.data.schema import Columns
 from widemargin.measure import separation as module
-from widemargin.measure.separation import contradictions, duplicates, measured_rows, separation
+from widemargin.measure.separation import auto_radius, contradictions, duplicates, measured_rows, separation
 
 distance = pytest.importorskip("scipy.spatial.distance")
 METRICS = {"l2": "euclidean", "linf": "chebyshev", "l1": "cityblock"}
@@ -87,3 +91,13 @@ def test_what_cannot_be_measured_is_refused() -> None:
         separation(table(), rows=0)
     with pytest.raises(ValueError, match="every example must have a label"):
         separation(table().hide_labels(torch.arange(3)))
+
+
+def test_features_that_are_held_do_not_widen_the_radius(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    lines = [f"{k / 10},{'ab'[k // 10]},{k % 2}" for k in range(20)]
+    path.write_text("\n".join(["x,kind,label", *lines]) + "\n")
+    train = TableData(Table(str(path)), Columns(standardize=False), validation=0.1, test=0.1).draw().train
+    free = Dataset(train.points[:, :1], train.labels, train.names)
+    assert train.points.shape[1] == 3
+    assert auto_radius("udp", train, "linf") == auto_radius("udp", free, "linf")

@@ -13,7 +13,7 @@ from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.result import Adversarial, Audit
 from widemargin.measure.diagnostics.finding import Finding, Verdict
 from widemargin.perturb.balls import Linf
-from widemargin.report.audit_page import page, sheet
+from widemargin.report.audit_page import _class_name, page, sheet
 from widemargin.report.document import Remark
 
 pytestmark = pytest.mark.usefixtures("quick_surrogate", "one_thread")
@@ -208,3 +208,7 @@ def test_a_class_may_be_called_anything(whole: Audit) -> None:
     shown = Adversarial("l2", zero, image, image, zero, zero, zero, np.ones(1), np.ones(1))
     text = page(replace(whole, classes=(r"$\foo{$<b>", "b", "c", "d"), adversarial=shown)).html()
     assert "<b>" not in text
+
+
+def test_a_class_that_the_data_have_not_is_called_by_its_number() -> None:
+    assert [_class_name(("a", "b"), number) for number in (1, 2)] == ["b", "2"]

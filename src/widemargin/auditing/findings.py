@@ -132,7 +132,8 @@ def missed_by_gradients(points: dict[str, Array], attacks: Sequence[Attack]) -> 
 
 def settled(findings: Sequence[Finding], points: dict[str, Array], question: AuditConfig) -> tuple[Finding, ...]:
     """Weak attacks are no reason for doubt where each point is broken or certified: robust accuracy is exact."""
-    if not is_proven(points, question):
+    # Where nothing stands and nothing is certified, robust accuracy is exact too, but not what the margins say.
+    if bool(np.isnan(points["certified"]).all()) or not is_proven(points, question):
         return tuple(findings)
     # What is said of the network itself stays, and so does whatever a user's own diagnosis says.
     others = {one.name for one in question.diagnoses if one.sanity or one not in DIAGNOSES} | {CERTIFICATES}

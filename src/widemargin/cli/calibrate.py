@@ -82,6 +82,13 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
     if words.fit is None:
         scaling = _fitted_before(place)
     else:
+        if drawn.validation is drawn.test:
+            raise ValueError(
+                "--fit needs a validation part, and a file that is all for tests has none: fit without --test and "
+                "--data first, then measure with --test"
+            )
+        if RunFolder(out).description.exists() and out.resolve() != Path(place).resolve():
+            raise ValueError(f"--out must not be another run's folder, got {out}: its scaling would be replaced")
         fitted = _fit(words.fit, model, drawn.validation.to(words.device), called)
         path = write_scaling(out, fitted.scaling, {**fitted.note, **_weights(place)})
         scaling = fitted.scaling
@@ -129,7 +136,7 @@ def _weights(place: str) -> dict[str, str]:
 
 def _kept(path: Path, place: str, rows: int) -> str:
     said = f"The scaling was fitted to {rows:,} validation examples and is in {path}"
-    if path.parent == Path(place):
+    if path.parent.resolve() == Path(place).resolve():
         return f"{said}: the run's predictions, audits and exports are scaled from now on; to undo it, delete the file."
     return f"{said}; it is not applied to the model."
 

@@ -13,6 +13,7 @@ from widemargin.cli.local_data import existing, file_of, table_file
 from widemargin.cli.verbs.train import Train
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet
+from widemargin.data.limits import listed
 from widemargin.data.local import LocalData, SchemaData, SplitData, Table, TableData, WholeFile
 from widemargin.data.tables import SUFFIXES
 from widemargin.io.load import Model
@@ -100,6 +101,12 @@ def answers(network: Network, tests: Dataset, called: str) -> MemberLogits:
         raise ValueError(
             f"the network must tell all {tests.classes} classes of {called} apart, got {logits.shape[-1]} logits: give "
             "the data that it was trained for"
+        )
+    if tests.classes < logits.shape[-1] and tests.names != tuple(range(tests.classes)):
+        # Numbered by this file alone, they would be taken for the first ones.
+        raise ValueError(
+            f"the network has {logits.shape[-1]} logits, and which of them are the {tests.classes} classes of {called} "
+            f"({listed(tests.names)}) is not known: call classes by the numbers of their logits, from 0"
         )
     return logits
 

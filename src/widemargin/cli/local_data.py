@@ -35,7 +35,7 @@ def own_data(words: Train, path: Path) -> OwnData:
     if given:
         raise ValueError(f"--{given[0].replace('_', '-')} is for tables: leave it out")
     if path.suffix == ".npz":
-        return _in_parts(words, _npz_parts(path, words.unlabelled), lambda other: _npz_parts(other, words.unlabelled))
+        return _in_parts(words, _npz_parts(path, words.unlabelled), lambda other: _npz_parts(other, None))
     if words.unlabelled is not None:
         raise ValueError(
             "--unlabelled is for .npz files: in a table leave the cell empty, of images make a folder `unlabelled`"
@@ -45,14 +45,19 @@ def own_data(words: Train, path: Path) -> OwnData:
 
 def table_file(path: Path, label: str) -> TableFile:
     """A table, or an array that is taken for one."""
-    return _npz_parts(path, None)["train"] if path.suffix == ".npz" else Table(str(path), label)
+    return _part(_npz_parts(path, None), "test") if path.suffix == ".npz" else Table(str(path), label)
 
 
 def file_of(path: Path, label: str, size: tuple[int, int] | None) -> LocalFile:
-    """One file or folder, all of it."""
+    """One file or folder: its part for tests, if it has parts, or all of it."""
     if path.suffix == ".npz":
-        return _npz_parts(path, None)["train"]
-    return ImageFolder(str(path), size=size) if path.is_dir() else Table(str(path), label)
+        return _part(_npz_parts(path, None), "test")
+    return _part(_folder_parts(path, size), "test") if path.is_dir() else Table(str(path), label)
+
+
+def _part(parts: Mapping[str, File], name: str) -> File:
+    """Of a file or folder that has parts that one, else all of it."""
+    return parts.get(name, parts["train"])
 
 
 def existing(option: str, word: str) -> Path:
@@ -77,7 +82,7 @@ def _with_named(
 ) -> dict[str, File]:
     """The parts of the file or folder; those that options name come first."""
     named = {
-        name: parts_of(existing(f"--{name}", word))["train"]
+        name: _part(parts_of(existing(f"--{name}", word)), name)
         for name in ("validation", "test")
         if (word := getattr(words, name)) is not None
     }
@@ -96,7 +101,7 @@ def _npz_parts(path: Path, unlabelled: int | None) -> dict[str, Npz]:
         pairs = [(f"{x}{suffix}", f"{y}{suffix}") for suffix in suffixes for x, y in _ARRAYS]
         return next((one for one in pairs if one[0] in names and one[1] in names), None)
 
-    train = pair("_train") or pair("")
+    train = pair("_train") or pair("") or pair("_test")
     # Without any, the reader says what it needs.
     x, y = train or _ARRAYS[0]
     parts = {"train": Npz(str(path), x, y, unlabelled)}
@@ -108,7 +113,8 @@ def _npz_parts(path: Path, unlabelled: int | None) -> dict[str, Npz]:
 
 def _folder_parts(path: Path, size: tuple[int, int] | None) -> dict[str, LocalFile]:
     """`train/ val/ test/` with a folder for each class in them, or such folders at once."""
-    inside = {one.name for one in path.iterdir() if one.is_dir()} if path.is_dir() else set()
+    there = path.iterdir() if path.is_dir() else ()
+    inside = {one.name for one in there if one.is_dir() and not one.name.startswith(".")}
     if "train" not in inside or not inside <= {"train", "test", *_VALIDATION}:
         return {"train": ImageFolder(str(path), size=size)}
     held = next((name for name in _VALIDATION if name in inside), None)

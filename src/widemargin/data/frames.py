@@ -44,14 +44,15 @@ class Selection:
 
     def of(self, names: Sequence[str], path: Path) -> list[str]:
         """The features among the names, in the order of the file."""
-        lacking = [name for name in self.only if name not in names]
+        there = set(names)
+        lacking = [name for name in self.only if name not in there]
         if self.as_trained and lacking:
             raise ValueError(
                 f"{path} must have the columns that the run was trained on, got none called "
                 f"{listed(map(quoted, lacking))}: add or rename them"
             )
         for option, wanted in (("--drop", self.drop), ("--only", self.only), ("--categories", self.texts)):
-            strange = [name for name in wanted if name not in names or name == self.label]
+            strange = [name for name in wanted if name not in there or name == self.label]
             if strange:
                 raise ValueError(
                     f"{option} must name columns of {path} other than its labels, got {quoted(strange[0])}: it has "
@@ -90,7 +91,8 @@ def _from_text(path: Path, selection: Selection) -> Frame:
         names, _ = header(rows, path)
     check_names(names, path, selection.label)
     features = selection.of(names, path)
-    texts = {*selection.texts, *_texts(path, [name for name in features if name not in _decided(selection)])}
+    decided = _decided(selection)
+    texts = {*selection.texts, *_texts(path, [name for name in features if name not in decided])}
     with text_rows(path) as (rows, decimal_comma):
         again, rows = header(rows, path)
         if again != names:
@@ -124,7 +126,8 @@ def _texts(path: Path, features: list[str]) -> set[str]:
     with text_rows(path) as (rows, decimal_comma):
         number = with_comma if decimal_comma else float
         names, rows = header(rows, path)
-        places = [names.index(name) for name in features]
+        place_of = {name: place for place, name in enumerate(names)}
+        places = [place_of[name] for name in features]
         known, whole = dict.fromkeys(places, 0), 0
         for row in rows:
             try:
@@ -194,7 +197,7 @@ def _from_parquet(path: Path, selection: Selection) -> Frame:
 def _column(values: Column, name: str, selection: Selection, path: Path) -> Column:
     if values.dtype != object:
         if name in selection.texts:
-            return _known_texts(["" if value != value else f"{value:g}" for value in values.astype(float).tolist()])
+            return _known_texts([_as_text(value) for value in values.tolist()])
         return values.astype(np.float64)
     if name in selection.texts:
         return _known_texts(values.tolist())
@@ -203,6 +206,13 @@ def _column(values: Column, name: str, selection: Selection, path: Path) -> Colu
     if name in selection.numbers or numbers >= others:
         return np.array([_number(value, float, row, name, path) for row, value in enumerate(values, 1)])
     return _known_texts(values.tolist())
+
+
+def _as_text(value: float) -> str:
+    """Of a code all its digits."""
+    if value != value:
+        return ""
+    return str(int(value)) if value % 1 == 0 else repr(value)
 
 
 def _known_texts(cells: Sequence[str]) -> Column:

@@ -17,7 +17,7 @@ from widemargin.data.checks import ClassName
 from widemargin.data.classes import numbered_as
 from widemargin.data.encoding import RowEncoder
 from widemargin.data.frames import Frame, Selection, missing
-from widemargin.data.limits import MOST_COLUMNS, check_unpacked, listed, quoted, size_of
+from widemargin.data.limits import MOST_COLUMNS, MOST_NAME, check_unpacked, listed, quoted, size_of
 from widemargin.data.tables import Column, unfit
 from widemargin.parts import part
 
@@ -337,6 +337,12 @@ def _category(name: str, values: Column, rows: NDArray[np.int64], columns: Colum
             f"column {quoted(name)} of {frame.path} must hold numbers, or categories that are each in several rows, "
             f"got {len(distinct):,} different texts in {len(values):,} rows, such as {quoted(distinct[0])}: "
             f"leave it out with --drop {name}"
+        )
+    longest = max(distinct, key=len, default="")
+    if len(longest) > MOST_NAME:
+        raise ValueError(
+            f"column {quoted(name)} of {frame.path} must hold categories of at most {MOST_NAME:,} characters, got "
+            f"{len(longest):,} in {quoted(longest)}: leave it out with --drop {name}"
         )
     return CategoryColumn(name, tuple(distinct), bool(empty.any()))
 

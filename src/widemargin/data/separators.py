@@ -35,9 +35,11 @@ def text_rows(path: Path) -> Iterator[tuple[Rows, bool]]:
             else:
                 separator = "\t" if path.suffix == ".tsv" else separator_of(first)
             rows = csv.reader(itertools.chain(first, lines), delimiter=separator)
-            yield (row for row in rows if row), separator != ","
+            # Spreadsheets end a file with rows of nothing but separators.
+            yield (row for row in rows if any(row)), separator != ","
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise ValueError(f"{path} must be a text file of comma-separated values, got {reason(problem)}") from None
+        advice = ": save it as CSV UTF-8" if isinstance(problem, UnicodeDecodeError) else ""
+        raise ValueError(f"{path} must be a text file of separated values, got {reason(problem)}{advice}") from None
 
 
 def separator_of(lines: list[str]) -> str:

@@ -27,7 +27,7 @@ from widemargin.data.optional import import_optional
 from widemargin.data.separators import Rows, text_rows
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
-MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
+MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "#n/a", "<na>")
 """In small letters: what stands for no number."""
 _ROWS = 1 << 16
 """That are read of a .parquet file at a time."""
@@ -205,7 +205,8 @@ def unfit(got: str, row: int, name: str, path: Path) -> ValueError:
     if is_number(got):
         return ValueError(f"{column} must hold finite 32-bit numbers, got {got} in row {row}: scale or drop it")
     return ValueError(
-        f"{column} must hold numbers, got {quoted(got)} in row {row}: leave it out or encode it as numbers"
+        f"{column} must hold numbers, got {quoted(got)} in row {row}: leave it out with --drop, or name it in "
+        "--categories"
     )
 
 

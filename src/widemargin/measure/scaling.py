@@ -44,6 +44,12 @@ def scaling_of(logits: Tensor, labels: Labels, kind: Kind = "temperature") -> Sc
         return float(value.detach())
 
     optimizer.step(loss)
+    if bool(((weight * logits + bias).detach().argmax(-1) == labels).all()):
+        raise ValueError(
+            f"a {kind} scaling of {len(labels)} validation examples has no best fit, since one classifies all of them "
+            "correctly, and more confidence is then always likelier: give more validation examples"
+            + (", or fit a temperature" if kind == "vector" else "")
+        )
     if kind == "temperature" and not float(weight.detach()) > 0:
         raise ValueError(
             "a temperature fits only a network that is better than chance, but on these examples the likelihood is "

@@ -129,4 +129,9 @@ def auto_radius(recipe: str, dataset: Dataset, norm: str) -> float:
     teach wrong labels.
     """
     share = 0.5 if recipe.startswith("udp") else 0.25
+    held = set(dataset.schema.fixed) if dataset.schema is not None else set()
+    if held:
+        # Rows that differ in them alone are no reason for a wider ball.
+        free = [place for place in range(dataset.points.shape[1]) if place not in held]
+        dataset = Dataset(dataset.points[:, free], dataset.labels, dataset.names)
     return separation(dataset, norm, rows=min(len(dataset), _AUTO_ROWS)).radius(share)

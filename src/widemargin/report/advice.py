@@ -53,7 +53,7 @@ def advice_on(audit: Audit, finding: Finding) -> Advice:
     return Advice(
         "Robust accuracy counts the worst of all attacks, point by point, also of those without gradients: read it as "
         "an upper bound. Audit at larger radii, too: accuracy that does not fall there is masked, not robust.",
-        {"--eps": tuple(f"{radius:g}" for radius in more)},
+        {"--eps": tuple(f"{radius:.12g}" for radius in more)},
     )
 
 

@@ -353,7 +353,7 @@ def sheet(examples: Adversarial, classes: tuple[str, ...]) -> Figure:
         titles = (
             classes[examples.labels[i]],
             f"{examples.distance[i]:.3g}",
-            classes[examples.adversarial_predictions[i]],
+            _class_name(classes, int(examples.adversarial_predictions[i])),
         )
         for row, (picture, title) in enumerate(zip((before, enlarged, after), titles, strict=True), block):
             axes[row][column].set_axis_on()
@@ -363,6 +363,11 @@ def sheet(examples: Adversarial, classes: tuple[str, ...]) -> Figure:
     for row, panels_of_row in enumerate(axes):
         panels_of_row[0].set_ylabel(("clean", "change", "adversarial")[row % 3], fontsize=9)
     return figure
+
+
+def _class_name(classes: tuple[str, ...], number: int) -> str:
+    """A network may have classes that these data have not."""
+    return classes[number] if number < len(classes) else str(number)
 
 
 def _image(panel: Axes, picture: Array) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from widemargin.measure.calibration import Calibration, Detection, UncertaintyReport, UncertaintyScores
 from widemargin.report.document import Picture, Report
-from widemargin.report.figures import COLOURS, Array, draw_reliability, panels
+from widemargin.report.figures import COLOURS, Array, bin_edges, draw_reliability, panels
 from widemargin.report.tables import Table
 
 _LOGS = ("entropy", "mutual information", "expected entropy", "variation ratio")
@@ -211,17 +211,18 @@ def _histograms(calibrated: Calibrated) -> Picture:
     for panel, (name, detection) in zip(line, by.items(), strict=True):
         groups = {"correct": detection.correct, "misclassified": detection.misclassified, **detection.ood}
         shown = {group: _readable(name, values) for group, values in groups.items() if len(values)}
-        edges = np.histogram_bin_edges(np.concatenate(list(shown.values())), 30)
+        edges = bin_edges(np.concatenate(list(shown.values())), 30)
         for colour, (group, values) in zip(cycle(COLOURS), shown.items(), strict=False):
             weights = np.full(len(values), 1 / len(values))
-            panel.hist(
-                values, edges.tolist(), weights=weights, histtype="step", color=colour, linewidth=1.4, label=group
-            )
+            panel.hist(values, edges, weights=weights, histtype="step", color=colour, linewidth=1.4, label=group)
         panel.set_title(name if name != "gap" else "gap (large: confident)", fontsize=10)
         panel.set_yscale("log")
     line[0].set_ylabel("share of the group")
     # Beside the panels: inside, some curve always runs under it.
-    figure.legend(*line[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
+    legend = figure.legend(*line[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
+    for text in legend.get_texts():
+        # A data set may be called by what would be a formula.
+        text.set_parse_math(False)
     outside = "".join(f", {name}" for name in next(iter(by.values())).ood)
     return Picture(
         "uncertainty",

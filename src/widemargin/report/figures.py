@@ -113,6 +113,15 @@ def label_grid(axes: Sequence[Sequence[Axes]], columns: Sequence[str], rows: Seq
         row[0].set_ylabel(title, fontsize=10)
 
 
+def bin_edges(values: Array, bins: int) -> list[float]:
+    """Of a histogram, also of values that are the same up to rounding."""
+    low, high = float(np.min(values)), float(np.max(values))
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-300):
+        low, high = low - 0.5, high + 0.5
+    edges: list[float] = np.linspace(low, high, bins + 1).tolist()
+    return edges
+
+
 def png(figure: Figure) -> bytes:
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=160, metadata={"Software": None})

@@ -11,7 +11,7 @@ import numpy as np
 from widemargin.data.dataset import Dataset
 from widemargin.measure.separation import QUANTILES, Separation
 from widemargin.report.document import Picture, Remark, Report
-from widemargin.report.figures import COLOURS, bare, panels
+from widemargin.report.figures import COLOURS, bare, bin_edges, panels
 from widemargin.report.tables import Table
 
 _PAIRS = 6
@@ -221,7 +221,7 @@ def _remarks(separated: Separated) -> tuple[Remark, ...]:
 def _histograms(separated: Separated) -> Picture:
     figure, (line,) = panels(1, len(separated.norms), size=3.4)
     for panel, (norm, separation) in zip(line, separated.norms.items(), strict=True):
-        panel.hist(separation.distances, bins=60, color=COLOURS[0])
+        panel.hist(separation.distances, bins=bin_edges(separation.distances, 60), color=COLOURS[0])
         for share in _SHARES[1:]:
             panel.axvline(2 * separation.radius(share), color=COLOURS[1], linewidth=1.2, linestyle="dashed")
         panel.set_xlabel(f"{norm} distance")
@@ -248,7 +248,7 @@ def _images(separated: Separated) -> Picture:
                 bare(panel)
                 image = separated.examples[row : row + 1][0][0].permute(1, 2, 0).numpy()
                 panel.imshow(image if image.shape[2] == 3 else image[..., 0], cmap="gray", vmin=0, vmax=1)
-                panel.set_xlabel(f"{separated.class_of(row)}", fontsize=7, labelpad=1)
+                panel.set_xlabel(f"{separated.class_of(row)}", fontsize=7, labelpad=1, parse_math=False)
                 if line == 0:
                     panel.set_title(f"{norm} {distance:.3g}", fontsize=7, pad=2)
     return Picture(

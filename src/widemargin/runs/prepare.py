@@ -122,16 +122,18 @@ def train_part(data: Dataset | Splits) -> Dataset:
 
 
 def names_note(data: Dataset | Splits) -> dict[str, Any]:
-    """What classes and features are called, unless they have numbers alone or there are very many."""
+    """What classes and features are called, unless that is very much: the next file may hold a few of them alone."""
     train = train_part(data)
     names: dict[str, list[ClassName]] = {"classes": list(train.names), "features": list(train.features)}
-    if names["classes"] == list(range(train.classes)):
-        del names["classes"]
-    known = {kind: called for kind, called in names.items() if 0 < len(called) <= _MOST_NAMES}
+    known = {kind: called for kind, called in names.items() if 0 < len(called) <= _MOST_NAMES and _short(called)}
     return {"names": known} if known else {}
 
 
-_MOST_NAMES = 1_000
+def _short(names: list[ClassName]) -> bool:
+    return sum(len(str(name)) for name in names) <= _MOST_CHARACTERS
+
+
+_MOST_NAMES, _MOST_CHARACTERS = 1_000, 1 << 20
 """In a run.yaml; schema.json has them all."""
 
 

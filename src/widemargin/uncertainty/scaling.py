@@ -59,7 +59,8 @@ class Scaled(nn.Module):
     def __init__(self, network: nn.Module, scaling: Scaling) -> None:
         super().__init__()
         self.network = network
-        layer = nn.Linear(len(scaling.weight), len(scaling.weight))
+        # Nothing is drawn: a user's random numbers stay as they would be.
+        layer = nn.utils.skip_init(nn.Linear, len(scaling.weight), len(scaling.weight))
         with torch.no_grad():
             layer.weight.copy_(torch.tensor(scaling.weight).diag())
             layer.bias.copy_(torch.tensor(scaling.bias))
