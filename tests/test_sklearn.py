@@ -1,5 +1,6 @@
 import pickle
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,48 @@ def test_margin_and_audit() -> None:
         fitted.audit(X[::10], np.full(15, "tulip"))
 
 
+def test_an_audit_names_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+    monkeypatch.setattr(module.api, "audit", lambda _, data, eps, norm, points: given.append((data.names, eps, norm)))
+    fitted = classifier(method="standard", eps=0.5, norm="linf", epochs=1)
+    for labels in (NAMES, Y == 1, Y + 3):
+        fitted.fit(X, labels).set_params(norm="l2").audit(X[:60], labels[:60])
+        fitted.set_params(norm="linf")
+    names = [("setosa", "versicolor", "virginica"), ("False", "True"), (3, 4, 5)]
+    assert given == [(expected, 0.5, "linf") for expected in names]
+
+
+def test_a_margin_is_in_the_norm_of_training_unless_another_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def noted(network: object, dataset: wm.data.Dataset, norm: type, box: object) -> Any:
+        asked.append(norm.__name__)
+        return SimpleNamespace(distance=dataset.labels)
+
+    monkeypatch.setattr(module, "distances", noted)
+    fitted = classifier(method="standard", norm="linf", epochs=1).fit(X, Y).set_params(norm="l2")
+    fitted.margin(X[:1])
+    fitted.margin(X[:1], "l1")
+    assert asked == ["Linf", "L1"]
+
+
+def test_parameters_that_are_set_later_do_not_change_what_is_fitted() -> None:
+    fitted = classifier(estimator="ensemble", members=2, hidden=8, epochs=1, eps=0.5).fit(X, Y)
+    expected = fitted.predict_proba(X)
+    fitted.set_params(estimator="single", members=3, hidden=(4, 4))
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(X), expected)
+    assert len([name for name in fitted.fit(X, Y).weights_ if name.endswith("weight")]) == 3
+
+
+def test_rows_that_contradict_each_other_leave_no_automatic_radius() -> None:
+    x, y = np.concatenate([X, X]), np.concatenate([Y, (Y + 1) % 3])
+    with pytest.warns(UserWarning, match="eps='auto' is 0 here, so that no row is moved in training"):
+        assert classifier(epochs=1).fit(x, y).eps_ == 0
+    # Nothing is moved anyway.
+    classifier(epochs=1, method="standard").fit(x, y)
+
+
 def test_frames_of_pandas_and_polars() -> None:
     names = ["a", "b", "c", "d"]
     expected = classifier(epochs=2).fit(X, Y).predict_proba(X)
@@ -151,6 +194,9 @@ def test_what_it_cannot_take_is_refused() -> None:
         ({"norm": "l3"}, "norm must be one of"),
         ({"eps": "large"}, "eps must be a number of at least 0, or 'auto', got 'large'"),
         ({"eps": -1.0}, "eps must be a number of at least 0"),
+        ({"eps": None}, "eps must be a number of at least 0, or 'auto', got None"),
+        ({"eps": 1.0, "alpha": 0}, "alpha must be a number above 0, or None for a quarter of eps, got 0"),
+        ({"eps": 1.0, "batch_size": 0}, "batch_size must be at least 1, or None, got 0"),
     ]:
         with pytest.raises(ValueError, match=message):
             classifier(**changed).fit(X, Y)

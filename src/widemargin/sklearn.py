@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -66,7 +68,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     weight : of the regulariser, for recipes that have one.
     estimator : "single", "ensemble" (of `members` networks) or "deep-kernel" (needs 'widemargin[gp]').
     members : of an ensemble.
-    hidden : widths of the hidden layers; a deep kernel has four residual blocks of the first width.
+    hidden : widths of the hidden layers, or one width; a deep kernel has four residual blocks of the first width.
     epochs : passes over the rows; None for as many as make about 600 updates.
     lr : peak learning rate of Adam, which goes to 0 along a cosine.
     batch_size : rows in an update; None for a fortieth of them, 16 to 256.
@@ -80,7 +82,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     ----------
     classes_, n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
     mean_, scale_ : what columns are standardised by.
-    eps_ : the radius that was used.
+    eps_, norm_ : the radius and the norm of the ball that was used.
     loss_curve_ : mean loss of each epoch.  validation_scores_ : accuracies, with early stopping.
     weights_ : of the network, arrays by name.
     """
@@ -96,7 +98,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         weight: float = 1.0,
         estimator: str = "single",
         members: int = 5,
-        hidden: Sequence[int] = (64, 64),
+        hidden: int | Sequence[int] = (64, 64),
         epochs: int | None = None,
         lr: float = 0.005,
         batch_size: int | None = None,
@@ -168,7 +170,8 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         predicted = api.predict(self._network(), points).classes
         # All classes are named, so that a class that is never predicted is one to move to.
         dataset = Dataset(points, predicted, tuple(range(len(self.classes_))))
-        return np.asarray(distances(self._network(), dataset, _norm(norm or self.norm), OPEN).distance.double().numpy())
+        chosen = _norm(self.norm_ if norm is None else norm)
+        return np.asarray(distances(self._network(), dataset, chosen, OPEN).distance.double().numpy())
 
     def audit(self, X: Any, y: Any, eps: float | Sequence[float] | None = None, norm: str | None = None) -> AuditReport:
         """AutoAttack, margins, certificates and findings, at radii in standard deviations.  [the radius of training]"""
@@ -176,8 +179,14 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         labels = np.searchsorted(self.classes_, known).clip(max=len(self.classes_) - 1)
         if known.shape != (len(points),) or (self.classes_[labels] != known).any():
             raise ValueError(f"y must have one of the classes {self.classes_.tolist()} for each of {len(points)} rows")
+        # Truth values are no names of classes.
+        names = (str(name) if isinstance(name, bool) else name for name in self.classes_.tolist())
         return api.audit(
-            self._network(), (points, labels), self.eps_ if eps is None else eps, norm or self.norm, points=len(points)
+            self._network(),
+            Dataset(points, torch.from_numpy(labels), tuple(names)),
+            self.eps_ if eps is None else eps,
+            self.norm_ if norm is None else norm,
+            points=len(points),
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -196,9 +205,13 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             points, known, counts = points[rows], known[rows], counts[rows]
         dataset = Dataset(points, known, tuple(range(len(self.classes_))))
         self.n_samples_fit_ = len(dataset)
-        self.eps_ = self._radius(dataset)
+        self.eps_, self.norm_ = self._radius(dataset), self.norm
         method = self._recipe(_norm(self.norm)(self.eps_, OPEN))
-        batch = min(len(dataset), self.batch_size or min(256, max(16, len(dataset) // 40)))
+        if self.batch_size is not None and not self.batch_size >= 1:
+            raise ValueError(f"batch_size must be at least 1, or None, got {self.batch_size!r}")
+        batch = min(len(dataset), min(256, max(16, len(dataset) // 40)) if self.batch_size is None else self.batch_size)
+        # Parameters may be set to others later, which must not change what was fitted.
+        self._fitted_as_ = (self.estimator, self.members, tuple(int(width) for width in np.atleast_1d(self.hidden)))
         per_epoch = Plan(Epochs(1), Adam(self.lr), batch).updates(len(dataset))
         epochs = max(1, round(_UPDATES / per_epoch)) if self.epochs is None else self.epochs
         plan = Plan(Epochs(epochs), Adam(self.lr, Cosine()), batch)
@@ -230,7 +243,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _radius(self, dataset: Dataset) -> float:
         if self.eps == "auto":
             return auto_radius(self.method, dataset, self.norm)
-        if isinstance(self.eps, str) or not 0 <= self.eps < math.inf:
+        if not isinstance(self.eps, Real) or not 0 <= self.eps < math.inf:
             raise ValueError(f"eps must be a number of at least 0, or 'auto', got {self.eps!r}")
         return float(self.eps)
 
@@ -241,29 +254,39 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 f"method must be one of {', '.join(name.replace('_', '-') for name in known)}, got {self.method!r}"
             )
         recipe = getattr(recipes, self.method.replace("-", "_"))
+        asked = inspect.signature(recipe).parameters
+        if self.alpha is not None and not self.alpha > 0:
+            raise ValueError(f"alpha must be a number above 0, or None for a quarter of eps, got {self.alpha!r}")
+        if self.eps == "auto" and ball.radius == 0 and "ball" in asked:
+            warnings.warn(
+                "eps='auto' is 0 here, so that no row is moved in training: too many rows have the same features as "
+                "a row of another class; give eps as a number, or remove the rows that contradict each other",
+                stacklevel=4,
+            )
         # In a ball without a radius no step goes anywhere, but it must have a length.
-        alpha = self.alpha or ball.radius / 4 or 1.0
+        alpha = (ball.radius / 4 or 1.0) if self.alpha is None else self.alpha
         given = {"ball": ball, "alpha": alpha, "steps": self.steps, "weight": self.weight}
-        method: Method = recipe(**{name: given[name] for name in inspect.signature(recipe).parameters if name in given})
+        method: Method = recipe(**{name: given[name] for name in asked if name in given})
         return method
 
     def _spec(self) -> Estimator:
-        if self.estimator == "ensemble":
-            return EnsembleSpec(self.members)
-        if self.estimator == "deep-kernel":
+        estimator, members, _ = self._fitted_as_
+        if estimator == "ensemble":
+            return EnsembleSpec(members)
+        if estimator == "deep-kernel":
             return DeepKernelSpec(inducing=min(DeepKernelSpec.inducing, self.n_samples_fit_))
-        if self.estimator != "single":
-            raise ValueError(f"estimator must be 'single', 'ensemble' or 'deep-kernel', got {self.estimator!r}")
+        if estimator != "single":
+            raise ValueError(f"estimator must be 'single', 'ensemble' or 'deep-kernel', got {estimator!r}")
         return SingleSpec()
 
     def _built(self, seed: int, dataset: Dataset | None) -> Network:
         """Without a dataset only its shapes are right, for weights to be loaded."""
         features, classes = self.n_features_in_, len(self.classes_)
-        hidden = tuple(int(width) for width in self.hidden)
+        estimator, _, hidden = self._fitted_as_
 
         def build(member: int) -> nn.Module:
             rng = Rng.seeded(seed, purpose=f"weights of member {member}").generators[0]
-            if self.estimator == "deep-kernel":
+            if estimator == "deep-kernel":
                 return ResidualMLPSpec(features, classes, *hidden[:1]).build(rng)
             return MLPSpec((features, *hidden, classes)).build(rng)
 

@@ -128,8 +128,11 @@ def test_audits_of_model_files_stand_beside_runs() -> None:
     ("other", "sentence"),
     [
         ({"test_digest": "2b"}, "audits of models can be compared if they are of the same test examples, got audits/a"),
-        ({"seed": 1}, "audits of models can be compared at radii that all have, got audits/a"),
-        ({"robust": []}, "audits of models can be compared at radii that all have, got audits/a"),
+        ({"seed": 1}, "can be compared at radii that all have, under the same attacks, got audits/a"),
+        (
+            {"robust": []},
+            "can be compared at radii that all have, under the same attacks, got audits/a",
+        ),
     ],
 )
 def test_audits_of_unequal_data_or_radii_are_refused(
@@ -147,3 +150,24 @@ def test_a_model_or_run_without_an_audit_is_named(capsys: pytest.CaptureFixture[
     assert "model.onnx has no audit in audits/model.onnx" in refused("compare model.onnx", capsys)
     Path("audits/a/audit.json").write_text("{}")
     assert "audit.json is damaged" in refused("compare audits/a", capsys)
+
+
+def test_a_model_is_found_with_the_weights_it_was_audited_with(capsys: pytest.CaptureFixture[str]) -> None:
+    model_audit("mine-Net-there/first.pt", 0.5, model="mine.py:Net")
+    model_audit("mine-Net-second.pt", 0.25, model="mine.py:Net")
+    widemargin("compare mine.py:Net --to table.md")
+    text = Path("table.md").read_text()
+    assert "audits/mine-Net-there/first.pt" in text
+    assert "audits/mine-Net-second.pt" in text
+    assert "mine.py:Other has no audit in audits/mine-Other" in refused("compare mine.py:Other", capsys)
+
+
+def test_a_model_may_be_named_as_audits_on_other_data_are() -> None:
+    model_audit("on-device.onnx", 0.5)
+    model_audit("on-device.onnx/on-other", 0.25, data="other", model="elsewhere")
+    model_audit("plain.onnx", 0.375)
+    widemargin("compare audits --to table.md")
+    text = Path("table.md").read_text()
+    assert "| on-device.onnx |" in text
+    assert "| plain.onnx |" in text
+    assert "elsewhere" not in text

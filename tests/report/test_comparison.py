@@ -127,6 +127,21 @@ def test_audits_and_pgd_are_never_mixed() -> None:
     assert "no ball in common" in table.note
 
 
+def test_other_attacks_at_the_same_radius_are_said() -> None:
+    def under(*attacks: str) -> Measured:
+        return Measured(0.9, 1000, {Attack("linf", 0.05, 1000, attacks): 0.5})
+
+    two, three = under("apgd-ce", "apgd-margin"), under("apgd-ce", "apgd-dlr")
+    (table,) = compare([entry("a", run(), audit=two), entry("b", run(eps=0.3), audit=three)])
+    assert "in the same box (linf 0.05: apgd-ce, apgd-margin / apgd-ce, apgd-dlr)" in table.note
+    models = [Entry(place, place, {}, {}, audit, audit) for place, audit in (("a", two), ("b", three))]
+    with pytest.raises(ValueError, match=r"a: linf 0\.05 under apgd-ce, apgd-margin on .* models of another number"):
+        compare(models)
+    other = Measured(0.9, 1000, {Attack("linf", 0.1, 1000, ("apgd-ce", "apgd-dlr")): 0.5})
+    with pytest.raises(ValueError, match=r"--seed and --box$"):
+        compare([models[0], Entry("c", "c", {}, {}, other, other)])
+
+
 def test_every_data_set_has_its_table() -> None:
     assert len(compare([entry("a", run()), entry("b", run(1), digest="other")])) == 2
 

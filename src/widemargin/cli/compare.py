@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,11 @@ def _folders_at(path: Path) -> list[Path]:
     named = folder_for(None, str(path), "audits")
     if any((named / name).exists() for name in _AUDITS):
         return [named]
+    # With --weights their path is part of the folder's name.
+    with_weights = named.parent.glob(f"{escape(named.name)}-*") if ".py:" in str(path) else ()
+    audited = [one for folder in sorted(with_weights) for one in _audits_in(folder)]
+    if audited:
+        return audited
     if path.is_file() or ".py:" in str(path):
         raise ValueError(f"{path} has no audit in {named}: `widemargin audit {path} --eps ...` makes one")
     raise ValueError(f"there is no folder {path}: `widemargin runs` lists the runs there are")
@@ -103,7 +109,12 @@ def _audits_in(path: Path) -> list[Path]:
     if any((path / name).exists() for name in _AUDITS):
         return [path]
     found = {one.parent for name in _AUDITS for one in path.rglob(name)}
-    return sorted(one for one in found if not one.name.startswith("on-"))
+    return sorted(one for one in found if not (one.name.startswith("on-") and _holds_results(one.parent)))
+
+
+def _holds_results(folder: Path) -> bool:
+    """Is it that of a run or of an audited model?"""
+    return any((folder / name).exists() for name in ("run.yaml", *_AUDITS))
 
 
 def _is_run(folder: Path) -> bool:

@@ -153,9 +153,11 @@ def _chosen(entries: Sequence[Entry]) -> tuple[dict[str, Measured], list[Attack]
         return audits, common, f"{statistics}Robust accuracy as audited: {said}."
     if any(not entry.run for entry in entries):
         radii = "; ".join(f"{place}: {_balls(audit)}" for place, audit in audits.items())
+        unlike = _unlike_attacks(list(audits.values()))
         raise ValueError(
-            f"audits of models can be compared at radii that all have, got {radii}: audit them with the same --norm, "
-            "--eps, --points, --seed and --box"
+            f"audits of models can be compared at radii that all have, under the same attacks, got {radii}: audit them "
+            "with the same --norm, --eps, --points, --seed and --box"
+            + ("; AutoAttack has other attacks for models of another number of outputs" if unlike else "")
         )
     if not audits:
         why = "No run is audited"
@@ -165,6 +167,7 @@ def _chosen(entries: Sequence[Entry]) -> tuple[dict[str, Measured], list[Attack]
         why = "The audits have no ball in common that met the same attacks on the same examples in the same box"
         ons = dict.fromkeys(attack.on for audit in audits.values() for attack in audit.robust)
         why += f" ({' / '.join(ons)})" if len(ons) > 1 else ""
+        why += "".join(f" ({said})" for said in _unlike_attacks(list(audits.values())))
     tested = {entry.place: entry.tested for entry in entries}
     common = _common(list(tested.values()))
     if not common:
@@ -174,9 +177,20 @@ def _chosen(entries: Sequence[Entry]) -> tuple[dict[str, Measured], list[Attack]
 
 
 def _balls(audit: Measured) -> str:
-    balls = ", ".join(attack.ball for attack in audit.robust)
+    balls_of: dict[tuple[str, ...], list[str]] = {}
+    for attack in audit.robust:
+        balls_of.setdefault(attack.attacks, []).append(attack.ball)
+    balls = " and ".join(f"{', '.join(balls)} under {', '.join(attacks)}" for attacks, balls in balls_of.items())
     on = ", ".join(dict.fromkeys(attack.on for attack in audit.robust))
-    return f"{balls} on {audit.n:,} points{on and f' ({on})'}"
+    return f"{balls or 'no radius'} on {audit.n:,} points{on and f' ({on})'}"
+
+
+def _unlike_attacks(measured: Sequence[Measured]) -> list[str]:
+    """Of each ball that met different ones, in words."""
+    led: dict[str, dict[str, None]] = {}
+    for attack in (attack for one in measured for attack in one.robust):
+        led.setdefault(attack.ball, {})[", ".join(attack.attacks)] = None
+    return [f"{ball}: {' / '.join(attacks)}" for ball, attacks in led.items() if len(attacks) > 1]
 
 
 def _common(measured: Sequence[Measured]) -> list[Attack]:
