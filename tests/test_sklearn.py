@@ -98,7 +98,7 @@ def test_margin_and_audit() -> None:
 
 
 def test_an_audit_names_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = []
+    given: list[Any] = []
     monkeypatch.setattr(module.api, "audit", lambda _, data, eps, norm, points: given.append((data.names, eps, norm)))
     fitted = classifier(method="standard", eps=0.5, norm="linf", epochs=1)
     for labels in (NAMES, Y == 1, Y + 3):
@@ -109,7 +109,7 @@ def test_an_audit_names_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_margin_is_in_the_norm_of_training_unless_another_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    asked: list[str] = []
 
     def noted(network: object, dataset: wm.data.Dataset, norm: type, box: object) -> Any:
         asked.append(norm.__name__)

@@ -9,7 +9,6 @@ import inspect
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -243,7 +242,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _radius(self, dataset: Dataset) -> float:
         if self.eps == "auto":
             return auto_radius(self.method, dataset, self.norm)
-        if not isinstance(self.eps, Real) or not 0 <= self.eps < math.inf:
+        if self.eps is None or isinstance(self.eps, str) or not 0 <= self.eps < math.inf:
             raise ValueError(f"eps must be a number of at least 0, or 'auto', got {self.eps!r}")
         return float(self.eps)
 

@@ -95,8 +95,8 @@ def _folders_at(path: Path) -> list[Path]:
     if any((named / name).exists() for name in _AUDITS):
         return [named]
     # With --weights their path is part of the folder's name.
-    with_weights = named.parent.glob(f"{escape(named.name)}-*") if ".py:" in str(path) else ()
-    audited = [one for folder in sorted(with_weights) for one in _audits_in(folder)]
+    with_weights = sorted(named.parent.glob(f"{escape(named.name)}-*")) if ".py:" in str(path) else []
+    audited = [one for folder in with_weights for one in _audits_in(folder)]
     if audited:
         return audited
     if path.is_file() or ".py:" in str(path):
