@@ -15,6 +15,7 @@ from widemargin.data.frames import read_frame
 from widemargin.data.local import Table, TableData
 from widemargin.data.schema import Columns
 from widemargin.io.export import on_raw_rows, write_network
+from widemargin.io.graph import RAW_ROWS
 from widemargin.io.load import load_model
 from widemargin.networks.mlp import MLPSpec
 from widemargin.runs.folder import RunFolder
@@ -83,6 +84,7 @@ def _check_exports(schema: wm.data.Schema) -> None:
         widemargin("export one --to one.pt2")
         torch.testing.assert_close(torch.export.load("one.pt2").module()(raw), wanted)
         torch.testing.assert_close(load_model("one.pt2").network.head(raw), wanted)  # type: ignore[operator, union-attr]
+    assert RAW_ROWS in load_model("one.pt2").notes
     widemargin("export one --to one.safetensors")
     with safe_open("one.safetensors", framework="pt") as file:
         noted = file.metadata()
@@ -196,9 +198,10 @@ def test_an_onnx_file_takes_raw_rows() -> None:
     assert schema is not None
     raw = schema.raw(read_frame(Path("own.csv"), schema.selection))
     network = on_raw_rows(schema, MLPSpec((6, 2)).build(torch.Generator().manual_seed(0)))
-    write_network(network, (3,), Path("one.onnx"), {"columns": list(schema.names)})
+    write_network(network, (3,), Path("one.onnx"), {"columns": list(schema.names), "schema": schema.to_dict()})
     with torch.no_grad():
         torch.testing.assert_close(load_model("one.onnx").network.head(raw), network(raw))  # type: ignore[operator, union-attr]
+    assert load_model("one.onnx").notes == (RAW_ROWS,)
     metadata = {entry.key: json.loads(entry.value) for entry in onnx.load("one.onnx").metadata_props}
     assert metadata["columns"] == ["age", "price", "colour"]
 

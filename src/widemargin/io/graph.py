@@ -192,6 +192,13 @@ def check_count(steps: int) -> None:
         raise ValueError(f"it must have at most {MOST_STEPS:,} operators, got {steps:,}")
 
 
+RAW_ROWS = (
+    "it takes the raw rows of a table: radii and margins here are in the units of its columns, and no column is held "
+    "fixed; audit the run for those of its training"
+)
+"""Of a file that was exported with the schema of a table."""
+
+
 def batch_note(sizes: Sequence[int | None] | None) -> tuple[str, ...]:
     if not sizes or sizes[0] is None:
         return ()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from widemargin.io.archive import Archive, named_tensors, unpickled
 from widemargin.io.aten import FRESH, OPERATORS, OVERWRITING, positional
-from widemargin.io.graph import Graph, Step, batch_note, check_count, sentence
+from widemargin.io.graph import RAW_ROWS, Graph, Step, batch_note, check_count, sentence
 
 _DTYPES = {
     1: torch.uint8,
@@ -92,6 +92,8 @@ def _read(archive: Archive) -> tuple[Graph, tuple[str, ...]]:
     steps = [step for node in module["graph"]["nodes"] if (step := _step(node, given)) is not None]
     _check_overwriting(steps, answer)
     steps, answer, notes = _without_softmax(steps, answer)
+    if any(re.search(r"(^|/)extra(_files)?/schema\.json$", name) for name in names):
+        notes = (*notes, RAW_ROWS)
     sizes = [_size(size) if "as_int" in size else None for size in module["graph"]["tensor_values"][given]["sizes"]]
     return Graph(stored, steps, given, answer, sizes), (*notes, *batch_note(sizes))
 
