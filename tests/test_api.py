@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import widemargin as wm
+from largest_feature import data, linear, linear_margin
 from widemargin.measure.autoattack import autoattack
 from widemargin.measure.certified import certified_radius
 from widemargin.measure.distance import distances
@@ -32,26 +33,6 @@ class Styled(nn.Module):
 
     def forward(self, pixel_values: Tensor) -> Any:
         return SimpleNamespace(logits=self.layers(pixel_values), hidden_states=None)
-
-
-def linear(features: int = 3, classes: int = 3) -> nn.Linear:
-    """Class k is the largest feature: margins are known."""
-    layer = nn.Linear(features, classes)
-    with torch.no_grad():
-        layer.weight.copy_(torch.eye(classes, features))
-        layer.bias.zero_()
-    return layer
-
-
-def data(features: int = 3, rows: int = 12) -> tuple[Tensor, Tensor]:
-    x = torch.rand(rows, features, generator=torch.Generator().manual_seed(1))
-    return x, linear(features)(x).argmax(1).int()
-
-
-def linear_margin(x: Tensor) -> Tensor:
-    """To the plane where the two largest are equal, in l-infinity."""
-    top = x.topk(2, 1).values
-    return (top[:, 0] - top[:, 1]) / 2
 
 
 @pytest.mark.parametrize("method", ["apgd", "pgd", "fab"])

@@ -1,14 +1,12 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jaxtyping
-import numpy as np
 import pytest
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, nn
 
+from onnx_files import answer_and_gradient, drawn, helper, onnx, written
 from small_runs import net
 from widemargin import Dataset, Linf, MCDropout, laplace
 from widemargin.data.toy import LMS5
@@ -59,23 +57,6 @@ def test_a_network_that_cannot_be_traced_is_one_sentence(tmp_path: Path) -> None
         write_network(ByLength().eval(), (4,), tmp_path / "model.pt2")
     assert "\n" not in str(refused.value)
     assert not list(tmp_path.iterdir())
-
-
-onnx = pytest.importorskip("onnx")
-
-
-helper, numpy_helper = onnx.helper, onnx.numpy_helper
-
-
-def drawn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=Generator().manual_seed(seed))
-
-
-def answer_and_gradient(ask: Callable[[Tensor], Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
-    points = points.clone().requires_grad_()
-    answer = ask(points)
-    (gradient,) = torch.autograd.grad((answer * drawn(*answer.shape, seed=1)).sum(), points)
-    return answer.detach(), gradient
 
 
 def members() -> Ensemble:
@@ -168,19 +149,3 @@ def test_an_operator_without_certificate_is_named_in_one_sentence(
         with pytest.raises(ValueError, match="no certificate for a network with the operator 'tanh'") as refused:
             certified_radius(load_model(place).network, cloud, Linf(0.5))
         assert not any(word in str(refused.value) for word in ("\n", "%", "fx", "default"))
-
-
-def written(
-    path: Path,
-    nodes: list[Any],
-    stored: dict[str, np.ndarray] | None = None,
-    opset: int = 18,
-    sizes: tuple[int, ...] | None = None,
-) -> str:
-    given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, sizes)
-    answer = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
-    tensors = [numpy_helper.from_array(value, name) for name, value in (stored or {}).items()]
-    graph = helper.make_graph(nodes, "graph", [given], [answer], tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    onnx.save(model, path)
-    return str(path)

@@ -1,38 +1,10 @@
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pytest
-import torch
-from torch import Generator, Tensor, nn
+from torch import nn
 
+from onnx_files import drawn, helper, written
 from widemargin.io.export import write_network
 from widemargin.io.load import load_model
-
-onnx = pytest.importorskip("onnx")
-
-
-helper, numpy_helper = onnx.helper, onnx.numpy_helper
-
-
-def drawn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=Generator().manual_seed(seed))
-
-
-def written(
-    path: Path,
-    nodes: list[Any],
-    stored: dict[str, np.ndarray] | None = None,
-    opset: int = 18,
-    sizes: tuple[int, ...] | None = None,
-) -> str:
-    given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, sizes)
-    answer = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
-    tensors = [numpy_helper.from_array(value, name) for name, value in (stored or {}).items()]
-    graph = helper.make_graph(nodes, "graph", [given], [answer], tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    onnx.save(model, path)
-    return str(path)
 
 
 def test_a_last_softmax_is_left_off(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from widemargin import OPEN, Dataset, Linf, MCDropout, Single, at_input
+from noisy import POINTS, noisy
+from widemargin import OPEN, Linf, MCDropout, Single, at_input
 from widemargin.measure.eot import Draws, eot
 from widemargin.networks.mlp import MLP
 from widemargin.perturb.apgd import APGD
@@ -19,23 +20,6 @@ from widemargin.shapes import Labels, Points
 from widemargin.uncertainty.input_space import InputSpace
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.predictive import is_correct
-
-POINTS = Dataset(torch.linspace(-1, 1, 41)[:, None], (torch.linspace(-1, 1, 41) > 0).long())
-
-
-class Noisy(nn.Module):
-    """Right where the single number's sign is the class; noise on the logits makes single answers flip."""
-
-    def __init__(self, noise: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.noise = noise
-
-    def forward(self, points: Tensor) -> Tensor:
-        return torch.cat([-points, points], 1) + self.noise(points)
-
-
-def noisy(noise: Callable[[Tensor], Tensor] = lambda x: torch.randn(x.shape[0], 2)) -> Network:
-    return Single(at_input(Noisy(noise))).eval()
 
 
 def dropped(draws: int = 5) -> MCDropout:
