@@ -1,34 +1,17 @@
-import io
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import rich.console
 
-from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.perturb.search import Search
 from widemargin.report.store import Store
 from widemargin.report.verdicts import Outcome
-from widemargin.training.plan import Adam, Plan, Updates
-from widemargin.uncertainty.estimators import DeepKernelSpec
 from widemargin.workers import Workers
-from widemargin_studies import app_due_attacks, due, plane
+from widemargin_studies import app_due_attacks
 from widemargin_studies.app_due_attacks import Ends
 
 
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Workers:
-    monkeypatch.setattr(due, "SEEDS", (0,))
-    monkeypatch.setattr(due, "DATA", replace(due.DATA, count=12))
-    monkeypatch.setattr(due, "NETWORK", ResidualMLPSpec(2, 2, 8, 1))
-    monkeypatch.setattr(due, "MEMBERS", DeepKernelSpec(inducing=4, draws=4))
-    monkeypatch.setattr(due, "PLAN", Plan(Updates(2), Adam(0.03)))
-    monkeypatch.setattr(plane, "PICTURE_RESOLUTION", 11)
-    return Workers(rich.console.Console(file=io.StringIO()), 1)
-
-
-def test_attacks_run_once_and_are_reported(tiny: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attacks_run_once_and_are_reported(tiny_due: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = {
         name: Search(
             search.objective, search.ball, app_due_attacks.Ascent(app_due_attacks.Fixed(2), search.ascent.step)
@@ -38,7 +21,7 @@ def test_attacks_run_once_and_are_reported(tiny: Workers, tmp_path: Path, monkey
     monkeypatch.setattr(app_due_attacks, "SEARCHES", short)
     store = Store(tmp_path / "runs")
     assert app_due_attacks.missing(store) == 1
-    app_due_attacks.run(store, tiny)
+    app_due_attacks.run(store, tiny_due)
     assert app_due_attacks.missing(store) == 0
     report = app_due_attacks.report(store)
     assert [row[0] for row in report.tables[0].rows] == ["PGD-50", "UDP-50"]

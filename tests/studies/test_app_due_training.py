@@ -1,32 +1,15 @@
-import io
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import rich.console
 
-from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.recipes import pgd, standard, udp
 from widemargin.report.store import Store
-from widemargin.training.plan import Adam, Plan, Updates
-from widemargin.uncertainty.estimators import DeepKernelSpec
 from widemargin.workers import Workers
-from widemargin_studies import app_due_training, due, plane
+from widemargin_studies import app_due_training, due
 
 
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Workers:
-    monkeypatch.setattr(due, "SEEDS", (0,))
-    monkeypatch.setattr(due, "DATA", replace(due.DATA, count=12))
-    monkeypatch.setattr(due, "NETWORK", ResidualMLPSpec(2, 2, 8, 1))
-    monkeypatch.setattr(due, "MEMBERS", DeepKernelSpec(inducing=4, draws=4))
-    monkeypatch.setattr(due, "PLAN", Plan(Updates(2), Adam(0.03)))
-    monkeypatch.setattr(plane, "PICTURE_RESOLUTION", 11)
-    return Workers(rich.console.Console(file=io.StringIO()), 1)
-
-
-def test_training_runs_once_and_is_reported(tiny: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_runs_once_and_is_reported(tiny_due: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     methods = {
         app_due_training.CLEAN: standard(),
         app_due_training.PGD: pgd(due.BALL, due.ALPHA, 2),
@@ -35,7 +18,7 @@ def test_training_runs_once_and_is_reported(tiny: Workers, tmp_path: Path, monke
     monkeypatch.setattr(app_due_training, "METHODS", methods)
     store = Store(tmp_path / "runs")
     assert app_due_training.missing(store) == 3
-    app_due_training.run(store, tiny)
+    app_due_training.run(store, tiny_due)
     assert app_due_training.missing(store) == 0
     report = app_due_training.report(store)
     assert len(report.tables[0].rows) == 3
