@@ -15,11 +15,12 @@ from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import UNIT, Box, Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
+from widemargin.perturb.exchange import exchange
 from widemargin.perturb.frozen import frozen
 from widemargin.perturb.line_search import Nearest, firm
 from widemargin.perturb.refine import refine
 from widemargin.perturb.rows import EFFICIENT_BATCH, wrong
-from widemargin.perturb.suites import shortest, starts_of
+from widemargin.perturb.suites import has_few_features, shortest, starts_of
 from widemargin.rng import RowRng
 from widemargin.shapes import Labels, PerSample, Points
 from widemargin.uncertainty.network import Network, check_is_network
@@ -108,6 +109,8 @@ def distances(
 ) -> Distances:
     """The least over all attacks, each brought to the boundary and along it to where that is nearest.
 
+    In l1 the nearest place of a table's row is then tried with other features (`perturb.exchange`).
+
     Every place was seen to be wrong in a forward pass.  What is drawn for an example follows from the seed and its
     row number, so the answer does not depend on how many `rows` are computed at once.  The network stays as it is.
     """
@@ -175,6 +178,10 @@ def _nearest(
         if isinstance(attack, BisectedAPGD):
             # It need not begin from nothing.
             first = _seen(model, seen, their_labels, [attack.nearer_than(seen, quick, their_labels, rng)], [i], first)
+    if seen.ball.sparse and has_few_features(inputs):
+        # Nearer places count as found by the attack whose place they were reached from.
+        reached = exchange(quick, seen.inputs, their_labels, seen.places, seen.ball)
+        _see(model, seen, their_labels, firm(model, seen.inputs, their_labels, reached, box))
     distance[left], places[left], by[left] = seen.distance, seen.places, first
     return distance, places, by
 
@@ -184,10 +191,13 @@ def _seen(
 ) -> Labels:
     """Who came nearest, once the places that these attacks found are on the boundary."""
     for attack, reached in zip(attacks, _on_the_boundary(model, seen, labels, places), strict=True):
-        with torch.no_grad():
-            across = wrong(model(reached), labels)
-        first = torch.where(seen.see(reached, across), attack, first)
+        first = torch.where(_see(model, seen, labels, reached), attack, first)
     return first
+
+
+def _see(model: Network, seen: Nearest, labels: Labels, places: Points) -> Tensor:
+    with torch.no_grad():
+        return seen.see(places, wrong(model(places), labels))
 
 
 def _on_the_boundary(model: Network, seen: Nearest, labels: Labels, places: list[Points]) -> list[Points]:

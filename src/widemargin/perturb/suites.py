@@ -91,4 +91,9 @@ shortest = Shortest()
 
 def starts_of(inputs: Points) -> int:
     """From how many places a search begins: of a table a few more rows cost nothing, of images as much as the first."""
-    return _STARTS if inputs.ndim == 2 and inputs.shape[1] <= _FEW_FEATURES else 1
+    return _STARTS if has_few_features(inputs) else 1
+
+
+def has_few_features(inputs: Points) -> bool:
+    """Whether these are rows of a table for which more work costs little."""
+    return inputs.ndim == 2 and inputs.shape[1] <= _FEW_FEATURES
