@@ -357,7 +357,7 @@ class ImageStudy:
             if self._parts(run, later) in store
         ]
         told = f"All networks stand at epoch {epoch} of {length}."
-        return [told, *([f"EOT farther on: {'; '.join(farther)}."] if farther else [])]
+        return [told, *([f"Judged farther on: {'; '.join(farther)}."] if farther else [])]
 
     def _stage(self, store: Store) -> int:
         """The number of the furthest that all networks have reached."""

@@ -19,5 +19,5 @@ def tiny_due() -> Due:
         estimator=DeepKernelSpec(inducing=4, draws=4),
         plan=Plan(Updates(2), Adam(0.03)),
         steps=2,
-        grids=Grids(resolution=201, picture=11),
+        grids=Grids(resolution=41, refinements=0, picture=11),
     )

@@ -1,14 +1,15 @@
+from dataclasses import replace
 from pathlib import Path
 
 from plane_studies import workers
 from widemargin.report.store import Store
 from widemargin_studies.app_three_cases import ThreeCases
 from widemargin_studies.fig1 import Fig1
-from widemargin_studies.pictorial import TwoPairsMoved
+from widemargin_studies.pictorial import GRIDS, TwoPairsMoved
 
 
 def test_both_pictorial_studies_share_their_work_and_report_it(tmp_path: Path) -> None:
-    work = TwoPairsMoved(seeds=range(2))
+    work = TwoPairsMoved(seeds=range(2), grids=replace(GRIDS, picture=41))
     fig1, three_cases = Fig1(work=work), ThreeCases(work=work)
     store = Store(tmp_path / "runs")
     assert fig1.missing(store) == 2
