@@ -120,6 +120,29 @@ def test_no_exception_is_out_of_date() -> None:
     assert all((TESTS / path).is_file() for path in ACROSS_FILES)
 
 
+WITHOUT_PATCHES = ("studies", "plane_studies.py", "pixel_studies.py")
+"""Folders and files of tests that give their subject what it needs, and replace nothing of a module or a class."""
+MAY_PATCH: tuple[str, ...] = ()
+"""Files of these folders that do it all the same, each with the reason in a comment."""
+
+
+def patches(path: Path) -> list[int]:
+    """The lines that call setattr, of monkeypatch or the plain one, or unittest.mock.patch."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    named = [(node.lineno, ast.unparse(node.func).split(".")) for node in calls]
+    return [line for line, name in named if name[-1] == "setattr" or "patch" in name]
+
+
+def test_a_subject_is_given_what_it_needs() -> None:
+    files = {path: str(path.relative_to(TESTS)) for path in TESTS.rglob("*.py")}
+    held = {name: patches(path) for path, name in files.items() if Path(name).parts[0] in WITHOUT_PATCHES}
+    patched = {name: lines for name, lines in held.items() if lines}
+    # A file that may patch and no longer does is out of date.
+    assert patched.keys() == set(MAY_PATCH), (
+        f"give the subject what it needs as a value, instead of patching: {patched}"
+    )
+
+
 def test_slow_tests_live_in_one_place() -> None:
     """But for slow rows of a table of tests, and those of faults."""
     marked = {path for path in TESTS.rglob("test_*.py") if "\n@pytest.mark.slow" in path.read_text()}

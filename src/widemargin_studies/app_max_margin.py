@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from widemargin.data.dataset import Dataset
 from widemargin.data.toy import LMS5
-from widemargin.measure.margin import Margins, margins
+from widemargin.measure.margin import Margins
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import BOUNDARY, Array, draw_regions, panels
 from widemargin.report.figures import Picture as Panel
@@ -22,10 +22,7 @@ from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies import plane
 
-TITLE = "App. D.1: the max-margin boundary of LMS-5"
-CORE_MINUTES = 1.0
-SETS = tuple(LMS5(seed=seed) for seed in range(1, 6))
-REFINEMENTS = 4
+GRIDS = plane.Grids(refinements=4)
 ERROR = 1e-4
 """How far a measured distance may be off: found by measuring once more with one refinement less, see the table."""
 
@@ -61,25 +58,96 @@ def one_feature(cloud: Dataset) -> OneFeature:
     return OneFeature((left + right) / 2, (right - left) / 2)
 
 
-def parts(data: LMS5) -> Parts:
-    return ("max-margin", data, REFINEMENTS)
+@dataclass(frozen=True)
+class MaxMargin:
+    TITLE: str = "App. D.1: the max-margin boundary of LMS-5"
+    CORE_MINUTES: float = 1.0
+    sets: tuple[LMS5, ...] = tuple(LMS5(seed=seed) for seed in range(1, 6))
+    grids: plane.Grids = GRIDS
+
+    def parts(self, data: LMS5) -> Parts:
+        return ("max-margin", data, self.grids.refinements)
+
+    def run(self, store: Store, workers: Workers) -> None:
+        todo = [data for data in self.sets if self.parts(data) not in store]
+        workers.do(
+            [Job(f"LMS-5, data seed {data.seed}", 2, self.measure, (data, store)) for data in todo], "Max-margin"
+        )
+
+    def missing(self, store: Store) -> int:
+        return sum(self.parts(data) not in store for data in self.sets)
+
+    def measure(self, data: LMS5, store: Store, on_progress: OnProgress) -> None:
+        cloud = data.draw()
+        result = measure(NearestNeighbour(cloud), cloud, self.grids, on_progress)
+        store.save(self.parts(data), result.numbers, result.arrays, {})
+
+    def report(self, store: Store) -> Report:
+        stored_sets = [store.load(self.parts(data)) for data in self.sets]
+        return Report(
+            self.TITLE,
+            "Does the nearest-neighbour boundary give every point of LMS-5 its best margin?  How much does x alone "
+            "give?",
+            f"Data seeds {' '.join(str(data.seed) for data in self.sets)}; {self.sets[0].count} points each, linear "
+            f"and slab margin {self.sets[0].linear_margin}; distances from a grid refined {self.grids.refinements} "
+            "times. Nothing is trained.",
+            verdicts(stored_sets),
+            (self.table(stored_sets),),
+            (self.picture(stored_sets),),
+        )
+
+    def table(self, stored_sets: list[Stored]) -> Table:
+        rows = []
+        for data, stored in zip(self.sets, stored_sets, strict=True):
+            group, line = measured(stored), stored.numbers["one feature"]
+            rows.append(
+                (
+                    str(data.seed),
+                    f"{group.best.min():.4f}",
+                    f"{group.margin.min():.4f}",
+                    f"{_shortfall(group):.1e}",
+                    f"{stored.numbers['changed']:.1e}",
+                    f"{line:.4f}",
+                    f"{100 * (1 - line / group.best.min()):.0f} %",
+                )
+            )
+        return Table(
+            "Margins of the nearest-neighbour rule, and of the best vertical line",
+            ("data seed", "m*", "smallest", "most short", "refining", "x alone", "it loses"),
+            tuple(rows),
+            "m*: half the smallest distance between the classes, the most that any boundary can give all points. "
+            "Smallest: the smallest margin measured. Most short: by how much any point's measured margin is below its "
+            "own best. Refining: the largest change of a distance by the last refinement.",
+        )
+
+    def picture(self, stored_sets: list[Stored]) -> Picture:
+        figure, (axes,) = panels(1, len(stored_sets), size=2.5)
+        for panel, data, stored in zip(axes, self.sets, stored_sets, strict=True):
+            shown = {name: stored.arrays[name] for name in ("points", "labels", "x", "y", "lead")}
+            drawn = Panel(wrong=stored.arrays["margin"] < 0, **shown)
+            draw_regions(panel, drawn)
+            panel.axvline(stored.numbers["threshold"], color=BOUNDARY, linewidth=1.0, linestyle="dotted")
+            pair = closest_pair(drawn.points, drawn.labels)
+            panel.plot(pair[:, 0], pair[:, 1], color="#b2182b", linewidth=2.0, zorder=4)
+            panel.set_title(f"data seed {data.seed}: m* = {stored.arrays['best'].min():.3f}", fontsize=10)
+        return Picture(
+            "app-max-margin",
+            figure,
+            "Solid: the nearest-neighbour boundary, the max-margin reference; dotted: the best vertical line; red: the "
+            "two points of different classes that are closest, 2 m* apart.",
+        )
 
 
-def run(store: Store, workers: Workers) -> None:
-    todo = [data for data in SETS if parts(data) not in store]
-    workers.do([Job(f"LMS-5, data seed {data.seed}", 2, measure, (data, store)) for data in todo], "Max-margin")
+STUDY = MaxMargin()
 
 
-def missing(store: Store) -> int:
-    return sum(parts(data) not in store for data in SETS)
-
-
-def measure(data: LMS5, store: Store, on_progress: OnProgress) -> None:
-    cloud = data.draw()
-    rule = Single(at_input(NearestNeighbour(cloud)))
-    measured = margins(rule, cloud, refinements=REFINEMENTS)
+def measure(rule: nn.Module, cloud: Dataset, grids: plane.Grids, on_progress: OnProgress) -> Stored:
+    """Margins of a rule, how much the last refinement changed them, and what a vertical line would give."""
+    network = Single(at_input(rule))
+    measured = grids.margins(network, cloud)
     on_progress(1)
-    coarser = margins(rule, cloud, refinements=REFINEMENTS - 1)
+    coarser = replace(grids, refinements=grids.refinements - 1).margins(network, cloud)
+    on_progress(2)
     line = one_feature(cloud)
     numbers = {
         "errors": measured.errors,
@@ -87,51 +155,12 @@ def measure(data: LMS5, store: Store, on_progress: OnProgress) -> None:
         "threshold": line.threshold,
         "one feature": line.margin,
     }
-    arrays = {"margin": measured.margin, "best": measured.best, **plane.picture_arrays(rule, cloud)}
-    store.save(parts(data), numbers, arrays, {})
-    on_progress(2)
-
-
-def report(store: Store) -> Report:
-    stored_sets = [store.load(parts(data)) for data in SETS]
-    return Report(
-        TITLE,
-        "Does the nearest-neighbour boundary give every point of LMS-5 its best margin?  How much does x alone give?",
-        f"Data seeds {' '.join(str(data.seed) for data in SETS)}; {SETS[0].count} points each, linear and slab margin "
-        f"{SETS[0].linear_margin}; distances from a grid refined {REFINEMENTS} times. Nothing is trained.",
-        verdicts(stored_sets),
-        (table(stored_sets),),
-        (picture(stored_sets),),
-    )
+    arrays = {"margin": measured.margin, "best": measured.best, **grids.picture_arrays(network, cloud)}
+    return Stored(numbers, arrays)
 
 
 def measured(stored: Stored) -> Margins:
     return Margins(stored.arrays["margin"], stored.arrays["best"])
-
-
-def table(stored_sets: list[Stored]) -> Table:
-    rows = []
-    for data, stored in zip(SETS, stored_sets, strict=True):
-        group, line = measured(stored), stored.numbers["one feature"]
-        rows.append(
-            (
-                str(data.seed),
-                f"{group.best.min():.4f}",
-                f"{group.margin.min():.4f}",
-                f"{_shortfall(group):.1e}",
-                f"{stored.numbers['changed']:.1e}",
-                f"{line:.4f}",
-                f"{100 * (1 - line / group.best.min()):.0f} %",
-            )
-        )
-    return Table(
-        "Margins of the nearest-neighbour rule, and of the best vertical line",
-        ("data seed", "m*", "smallest", "most short", "refining", "x alone", "it loses"),
-        tuple(rows),
-        "m*: half the smallest distance between the classes, the most that any boundary can give all points. Smallest: "
-        "the smallest margin measured. Most short: by how much any point's measured margin is below its own best. "
-        "Refining: the largest change of a distance by the last refinement.",
-    )
 
 
 def verdicts(stored_sets: list[Stored]) -> tuple[Verdict, ...]:
@@ -169,24 +198,6 @@ def verdicts(stored_sets: list[Stored]) -> tuple[Verdict, ...]:
 
 def _shortfall(measured: Margins) -> float:
     return float(np.maximum(measured.best - measured.margin, 0.0).max())
-
-
-def picture(stored_sets: list[Stored]) -> Picture:
-    figure, (axes,) = panels(1, len(stored_sets), size=2.5)
-    for panel, data, stored in zip(axes, SETS, stored_sets, strict=True):
-        shown = {name: stored.arrays[name] for name in ("points", "labels", "x", "y", "lead")}
-        drawn = Panel(wrong=stored.arrays["margin"] < 0, **shown)
-        draw_regions(panel, drawn)
-        panel.axvline(stored.numbers["threshold"], color=BOUNDARY, linewidth=1.0, linestyle="dotted")
-        pair = closest_pair(drawn.points, drawn.labels)
-        panel.plot(pair[:, 0], pair[:, 1], color="#b2182b", linewidth=2.0, zorder=4)
-        panel.set_title(f"data seed {data.seed}: m* = {stored.arrays['best'].min():.3f}", fontsize=10)
-    return Picture(
-        "app-max-margin",
-        figure,
-        "Solid: the nearest-neighbour boundary, the max-margin reference; dotted: the best vertical line; red: the two "
-        "points of different classes that are closest, 2 m* apart.",
-    )
 
 
 def closest_pair(points: Array, labels: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,32 +14,56 @@ from widemargin.report.figures import draw_landscape, label_grid, panels
 from widemargin.report.store import Store
 from widemargin.workers import Workers
 from widemargin_studies import pictorial
-from widemargin_studies.pictorial import FAR, NEAR, NORMS, ONE_STEP, PAIRS, RADII, SEEDS, STEPS, Case, Moves
+from widemargin_studies.pictorial import FAR, NEAR, NORMS, ONE_STEP, PAIRS, RADII, STEPS, Case, Moves
 
-TITLE = "App. C: small, middle and large radius, LDP against UDP"
-CORE_MINUTES = 0.5
 SMALL, MIDDLE, LARGE = RADII
-SHOWN = SEEDS[1]
+SHOWN = 1
+"""Which of the seeds is drawn."""
 
 
-def run(store: Store, workers: Workers) -> None:
-    pictorial.complete(store, workers, "App. C")
+@dataclass(frozen=True)
+class ThreeCases:
+    TITLE: str = "App. C: small, middle and large radius, LDP against UDP"
+    CORE_MINUTES: float = 0.5
+    work: pictorial.TwoPairsMoved = pictorial.WORK
+
+    def run(self, store: Store, workers: Workers) -> None:
+        self.work.complete(store, workers, "App. C")
+
+    def missing(self, store: Store) -> int:
+        return self.work.missing(store)
+
+    def report(self, store: Store) -> Report:
+        results = self.work.moves(store)
+        return Report(
+            self.TITLE,
+            "Does UDP adapt the effective radius to each point, where LDP uses all of it everywhere?",
+            self.work.settings(),
+            verdicts(results),
+            (pictorial.table(results, RADII),),
+            (self.picture(store, results),),
+        )
+
+    def picture(self, store: Store, results: Mapping[Case, Moves]) -> Picture:
+        figure, axes = panels(2, 3, size=3.2)
+        x, y, ahead = grid = self.work.landscape(store, SHOWN)
+        shades = {"LDP": (pictorial.loss_of(1, ahead), "Purples"), "UDP": (pictorial.entropy_of(ahead), "Greens")}
+        for row, (name, (values, colours)) in zip(axes, shades.items(), strict=True):
+            for panel, radius in zip(row, RADII, strict=True):
+                draw_landscape(panel, x, y, values, colours)
+                pictorial.draw_moves(panel, grid, results["l2", radius, name], SHOWN, radius)
+        cases = (f"1°: eps = {SMALL} ≤ eps1", f"2°: eps1 < eps = {MIDDLE} < eps2", f"3°: eps = {LARGE} ≥ eps2")
+        label_grid(axes, cases, ("LDP, on the loss of the orange class", "UDP, on the entropy"))
+        return Picture(
+            "app-three-cases",
+            figure,
+            f"Seed {self.work.seeds[SHOWN]}, l2 steps; darker is higher. Solid: the network's boundary; dashed: the "
+            f"best one, {PAIRS.near} = eps1 from the lower points and {PAIRS.far} = eps2 from the upper ones. Arrows: "
+            f"{STEPS} steps; dotted: the ball that bounds them.",
+        )
 
 
-def missing(store: Store) -> int:
-    return pictorial.missing(store)
-
-
-def report(store: Store) -> Report:
-    results = pictorial.moves(store)
-    return Report(
-        TITLE,
-        "Does UDP adapt the effective radius to each point, where LDP uses all of it everywhere?",
-        pictorial.settings(),
-        verdicts(results),
-        (pictorial.table(results, RADII),),
-        (picture(store, results),),
-    )
+STUDY = ThreeCases()
 
 
 def verdicts(results: Mapping[Case, Moves]) -> tuple[Verdict, ...]:
@@ -103,27 +128,8 @@ def _crossed(results: Mapping[Case, Moves], radius: float, points: list[int], na
 
 
 def _counts(moves: Mapping[Case, Moves], radius: float) -> str:
-    of = 2 * len(SEEDS) * len(NORMS)
+    of = 2 * pictorial.seeds_of(moves) * len(NORMS)
     return "across the best boundary: " + "; ".join(
         f"{name} near {_crossed(moves, radius, NEAR, name)} and far {_crossed(moves, radius, FAR, name)} of {of} each"
         for name in pictorial.OBJECTIVES
-    )
-
-
-def picture(store: Store, results: Mapping[Case, Moves]) -> Picture:
-    figure, axes = panels(2, 3, size=3.2)
-    x, y, ahead = grid = pictorial.landscape(store, SHOWN)
-    shades = {"LDP": (pictorial.loss_of(1, ahead), "Purples"), "UDP": (pictorial.entropy_of(ahead), "Greens")}
-    for row, (name, (values, colours)) in zip(axes, shades.items(), strict=True):
-        for panel, radius in zip(row, RADII, strict=True):
-            draw_landscape(panel, x, y, values, colours)
-            pictorial.draw_moves(panel, grid, results["l2", radius, name], SHOWN, radius)
-    cases = (f"1°: eps = {SMALL} ≤ eps1", f"2°: eps1 < eps = {MIDDLE} < eps2", f"3°: eps = {LARGE} ≥ eps2")
-    label_grid(axes, cases, ("LDP, on the loss of the orange class", "UDP, on the entropy"))
-    return Picture(
-        "app-three-cases",
-        figure,
-        f"Seed {SHOWN}, l2 steps; darker is higher. Solid: the network's boundary; dashed: the best one, "
-        f"{PAIRS.near} = eps1 from the lower points and {PAIRS.far} = eps2 from the upper ones. Arrows: {STEPS} steps; "
-        "dotted: the ball that bounds them.",
     )

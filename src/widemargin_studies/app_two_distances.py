@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -34,13 +35,9 @@ from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies import plane
 
-TITLE = "App. D.2: two distances, attacks, boundaries and oscillations"
-CORE_MINUTES = 11.0
 DATA = TwoDistances(seed=0)
 BALL = Linf(0.6, OPEN)
 ALPHA, STEPS = 0.05, 15
-SEEDS = range(300, 305)
-MEMBERS = 10
 ATTACK_STEPS = (1, 20)
 ATTACK_ALPHA = 0.05
 ATTACKS: Mapping[str, Objective] = {"LDP-PGD": perturbed_loss, "UDP-PGD": perturbed_log_entropy}
@@ -57,70 +54,191 @@ OSCILLATING = Plan(Updates(1_500), Adam(5e-3), batch=20)
 SETTLED, OFTEN, GRID = 500, 10, 60
 
 
-def _attack_parts(seed: int) -> Parts:
-    decided = (DATA, plane.NETWORK, plane.FULL_BATCH, MEMBERS, ATTACK_STEPS, ATTACK_ALPHA, seed)
-    return ("two distances, attack", *decided)
+@dataclass(frozen=True)
+class TwoDistancesStudy:
+    TITLE: str = "App. D.2: two distances, attacks, boundaries and oscillations"
+    CORE_MINUTES: float = 11.0
+    seeds: Sequence[int] = range(300, 305)
+    members: int = 10
+    """Of an ensemble."""
+    plan: Plan = plane.FULL_BATCH
+    oscillating: Plan = OSCILLATING
+    grids: plane.Grids = plane.GRIDS
+
+    def _attack_parts(self, seed: int) -> Parts:
+        decided = (DATA, plane.NETWORK, self.plan, self.members, ATTACK_STEPS, ATTACK_ALPHA, seed)
+        return ("two distances, attack", *decided)
+
+    def _flips_parts(self, name: str) -> Parts:
+        return (
+            "two distances, flips",
+            DATA,
+            plane.NETWORK,
+            METHODS[name],
+            self.oscillating,
+            self.seeds,
+            SETTLED,
+            OFTEN,
+            GRID,
+        )
+
+    def cells(self) -> dict[str, list[Run]]:
+        return {name: plane.runs_of(DATA, method, self.plan, self.seeds) for name, method in METHODS.items()}
+
+    def run(self, store: Store, workers: Workers) -> None:
+        names = {method: name for name, method in METHODS.items()}
+        workers.do(plane.jobs(list(chain(*self.cells().values())), names, store, self.grids), "After training")
+        attacks = [
+            Job(f"ensemble {seed}", plane.updates(self.cells()["standard"][0]), self._attack, (seed, store))
+            for seed in self.seeds
+            if self._attack_parts(seed) not in store
+        ]
+        flips = [
+            Job(f"{name}, oscillation", self.oscillating.updates(len(DATA.draw())), self._count_flips, (name, store))
+            for name in METHODS
+            if self._flips_parts(name) not in store
+        ]
+        workers.do([*attacks, *flips], "Fixed networks and oscillations")
+
+    def missing(self, store: Store) -> int:
+        every = [*map(self._attack_parts, self.seeds), *map(self._flips_parts, METHODS)]
+        return plane.missing(list(chain(*self.cells().values())), store) + sum(parts not in store for parts in every)
+
+    def _attack(self, seed: int, store: Store, on_progress: OnProgress) -> None:
+        """Train ten members on clean points; move the points by each attack, on one member and on all ten."""
+        seeds = range(1000 * seed, 1000 * seed + self.members)
+        members = plane.trained(plane.runs_of(DATA, standard(), self.plan, seeds), on_progress)[0].stack.split()
+        single, ensemble = Single(at_input(members[0])), Ensemble(members)
+        cloud, window = DATA.draw(), Window.around(DATA.draw(), pad=0.5)
+        x, y = window.grid(self.grids.picture)
+        grid = window.points(self.grids.picture)
+        arrays = {
+            "points": cloud.points.numpy(),
+            "labels": cloud.labels.numpy(),
+            "x": x,
+            "y": y,
+            "lead": lead(log_probs(single, grid), 1).reshape(len(y), len(x)),
+            "ensemble lead": lead(log_probs(ensemble, grid), 1).reshape(len(y), len(x)),
+            "ensemble entropy": _entropy(ensemble, grid).reshape(len(y), len(x)),
+        }
+        numbers = {}
+        for kind, network in {"single": single, "ensemble": ensemble}.items():
+            for name, objective in ATTACKS.items():
+                for steps in ATTACK_STEPS:
+                    search = Search(objective, Linf(100.0, OPEN), Ascent(Fixed(steps), Steepest(ATTACK_ALPHA)))
+                    moved = cloud.points + search(network, cloud.points, cloud.labels, Rng.seeded(seed)).delta
+                    group = lead(log_probs(network, moved.double().numpy()), 1) * (2 * cloud.labels.numpy() - 1)
+                    arrays[f"{kind} {name} {steps}"] = moved.numpy()
+                    numbers[f"{kind} {name} {steps}"] = {
+                        "crossed": float((group < 0).mean()),
+                        "beyond a step": float(_beyond(network, cloud.points, moved, cloud.labels.numpy())),
+                    }
+        store.save(self._attack_parts(seed), numbers, arrays, {})
+
+    def _count_flips(self, name: str, store: Store, on_progress: OnProgress) -> None:
+        """After every update, who on a grid has changed its mind?"""
+        runs = plane.runs_of(DATA, METHODS[name], self.oscillating, self.seeds)
+        cloud = DATA.draw()
+        window = Window.around(cloud, pad=0.5)
+        grid = torch.as_tensor(window.points(GRID), dtype=torch.float32)
+        network = Replicas([plane.mlp_of(run) for run in runs])
+        everything = cloud.repeat(len(runs))
+        flips = late = torch.zeros(len(runs) * len(grid))
+        before: torch.Tensor | None = None
+        for record in train(network, everything, METHODS[name], self.oscillating, tuple(self.seeds)):
+            with torch.no_grad():
+                now = network(grid.repeat(len(runs), 1)).argmax(1)
+            if before is not None:
+                changed = (now != before).float()
+                flips, late = flips + changed, late + changed * (record.update > SETTLED)
+            before = now
+            if record.update % plane.TICK_EVERY == 0:
+                on_progress(record.update)
+        with torch.no_grad():
+            wrong = (network(everything.points).argmax(1) != everything.labels).view(len(runs), -1).sum(1)
+        by_seed, late_by_seed = flips.view(len(runs), -1), late.view(len(runs), -1)
+        numbers = {
+            "flips": by_seed.mean(1).tolist(),
+            "often": (late_by_seed >= OFTEN).float().mean(1).tolist(),
+            "errors": wrong.tolist(),
+        }
+        x, y = window.grid(GRID)
+        arrays = {"x": x, "y": y, "flips": by_seed[0].view(GRID, GRID).numpy()}
+        store.save(self._flips_parts(name), numbers, arrays, {})
+
+    def report(self, store: Store) -> Report:
+        attacks = [store.load(self._attack_parts(seed)).numbers for seed in self.seeds]
+        flips = {name: store.load(self._flips_parts(name)).numbers for name in METHODS}
+        at_rest = {name: [plane.measured(run, store) for run in group] for name, group in self.cells().items()}
+        moved = Table(
+            "Points moved on a fixed network: share beyond its boundary",
+            ("attack", "network", "steps", "crossed", "by 1.5 steps or more"),
+            tuple(
+                (name, f"{self.members} members" if kind == "ensemble" else "single", str(steps),
+                 mean_std([a[f"{kind} {name} {steps}"]["crossed"] for a in attacks]),
+                 mean_std([a[f"{kind} {name} {steps}"]["beyond a step"] for a in attacks]))
+                for kind in ("single", "ensemble") for name in ATTACKS for steps in ATTACK_STEPS
+            ),
+            f"Step {ATTACK_ALPHA}, no limit on the radius; {len(self.seeds)} seeds, {len(DATA.draw().points)} points.",
+        )  # fmt: skip
+        after = Table(
+            f"After training with radius {BALL.radius}",
+            ("method", "errors at rest", "worst", "mean", "flips per grid point", f"area, {OFTEN}+ late flips",
+             "errors"),
+            tuple(
+                (name, " ".join(str(m.errors) for m in at_rest[name]), mean_std([m.worst for m in at_rest[name]]),
+                 mean_std([m.mean for m in at_rest[name]]), mean_std(flips[name]["flips"], 1),
+                 mean_std(flips[name]["often"]), " ".join(str(e) for e in flips[name]["errors"]))
+                for name in METHODS
+            ),
+            f"At rest: {self.plan}. Flips: {self.oscillating}, {GRID} x {GRID} grid, late: after update {SETTLED}; "
+            f"last column: errors of {len(DATA.draw().points)} at their end. Seeds {self.seeds[0]}..{self.seeds[-1]}.",
+        )  # fmt: skip
+        return Report(
+            self.TITLE,
+            "What do perturbations do where one radius cannot fit all points?",
+            f"{DATA}, MLP {plane.NETWORK.widths}, step {ALPHA}, {STEPS} steps, radius {BALL.radius} (published: "
+            "'large'), ensembles of ten standard-trained members.",
+            _verdicts(attacks, flips, {name: [m.errors for m in group] for name, group in at_rest.items()}),
+            (moved, after),
+            (self._figure(store),),
+        )
+
+    def _figure(self, store: Store) -> Picture:
+        attack = store.load(self._attack_parts(self.seeds[0])).arrays
+        figure, axes = panels(2, 4, size=3.2)
+        points, labels, x, y = (attack[name] for name in ("points", "labels", "x", "y"))
+        for row, (name, kind) in enumerate((("LDP-PGD", "single"), ("UDP-PGD", "ensemble"))):
+            for column, steps in enumerate(ATTACK_STEPS):
+                panel = axes[row][column]
+                if kind == "single":
+                    draw_landscape(panel, x, y, 1 / (1 + np.exp(-attack["lead"])), PROBABILITY)
+                    panel.contour(x, y, attack["lead"], levels=[0.0], colors="black", linewidths=1.2)
+                else:
+                    draw_landscape(panel, x, y, attack["ensemble entropy"], "Greens")
+                    panel.contour(x, y, attack["ensemble lead"], levels=[0.0], colors="black", linewidths=1.2)
+                draw_points(panel, points, labels)
+                draw_points(panel, attack[f"{kind} {name} {steps}"], labels, size=26, marker="+")
+                panel.set_xlim(x[0], x[-1])
+                panel.set_ylim(y[0], y[-1])
+                panel.set_title(f"{name}, {steps} step{'s' if steps > 1 else ''}", fontsize=10)
+            draw_regions(axes[row][2], plane.picture(self.cells()[name][0], store))
+            axes[row][2].set_title(f"{name}, after training", fontsize=10)
+            flips = store.load(self._flips_parts(name)).arrays
+            image = axes[row][3].pcolormesh(flips["x"], flips["y"], flips["flips"], cmap="magma", vmin=0, vmax=40)
+            bare(axes[row][3])
+            axes[row][3].set_title(f"{name}, boundary oscillations", fontsize=10)
+            figure.colorbar(image, ax=axes[row][3], shrink=0.8, extend="max")
+        return Picture(
+            "two-distances",
+            figure,
+            "Columns 1 and 2: points (dots) and where 1 and 20 steps take them (crosses) on a fixed network; "
+            "background above: probability of one network, below: entropy of ten. Column 3: regions after training. "
+            f"Column 4: how often each place changed its class over the updates (seed {self.seeds[0]}).",
+        )
 
 
-def _flips_parts(name: str) -> Parts:
-    return ("two distances, flips", DATA, plane.NETWORK, METHODS[name], OSCILLATING, SEEDS, SETTLED, OFTEN, GRID)
-
-
-def cells() -> dict[str, list[Run]]:
-    return {name: plane.runs_of(DATA, method, plane.FULL_BATCH, SEEDS) for name, method in METHODS.items()}
-
-
-def run(store: Store, workers: Workers) -> None:
-    names = {method: name for name, method in METHODS.items()}
-    plane.complete(list(chain(*cells().values())), names, store, workers, "After training")
-    attacks = [
-        Job(f"ensemble {seed}", plane.updates(cells()["standard"][0]), _attack, (seed, store))
-        for seed in SEEDS
-        if _attack_parts(seed) not in store
-    ]
-    flips = [
-        Job(f"{name}, oscillation", OSCILLATING.updates(len(DATA.draw())), _count_flips, (name, store))
-        for name in METHODS
-        if _flips_parts(name) not in store
-    ]
-    workers.do([*attacks, *flips], "Fixed networks and oscillations")
-
-
-def missing(store: Store) -> int:
-    every = [*map(_attack_parts, SEEDS), *map(_flips_parts, METHODS)]
-    return plane.missing(list(chain(*cells().values())), store) + sum(parts not in store for parts in every)
-
-
-def _attack(seed: int, store: Store, on_progress: OnProgress) -> None:
-    """Train ten members on clean points; move the points by each attack, on one member and on all ten."""
-    seeds = range(1000 * seed, 1000 * seed + MEMBERS)
-    members = plane.trained(plane.runs_of(DATA, standard(), plane.FULL_BATCH, seeds), on_progress)[0].stack.split()
-    single, ensemble = Single(at_input(members[0])), Ensemble(members)
-    cloud, window = DATA.draw(), Window.around(DATA.draw(), pad=0.5)
-    x, y = window.grid(plane.PICTURE_RESOLUTION)
-    grid = window.points(plane.PICTURE_RESOLUTION)
-    arrays = {
-        "points": cloud.points.numpy(),
-        "labels": cloud.labels.numpy(),
-        "x": x,
-        "y": y,
-        "lead": lead(log_probs(single, grid), 1).reshape(len(y), len(x)),
-        "ensemble lead": lead(log_probs(ensemble, grid), 1).reshape(len(y), len(x)),
-        "ensemble entropy": _entropy(ensemble, grid).reshape(len(y), len(x)),
-    }
-    numbers = {}
-    for kind, network in {"single": single, "ensemble": ensemble}.items():
-        for name, objective in ATTACKS.items():
-            for steps in ATTACK_STEPS:
-                search = Search(objective, Linf(100.0, OPEN), Ascent(Fixed(steps), Steepest(ATTACK_ALPHA)))
-                moved = cloud.points + search(network, cloud.points, cloud.labels, Rng.seeded(seed)).delta
-                group = lead(log_probs(network, moved.double().numpy()), 1) * (2 * cloud.labels.numpy() - 1)
-                arrays[f"{kind} {name} {steps}"] = moved.numpy()
-                numbers[f"{kind} {name} {steps}"] = {
-                    "crossed": float((group < 0).mean()),
-                    "beyond a step": float(_beyond(network, cloud.points, moved, cloud.labels.numpy())),
-                }
-    store.save(_attack_parts(seed), numbers, arrays, {})
+STUDY = TwoDistancesStudy()
 
 
 def _entropy(network: Network, points: Array) -> Array:
@@ -133,76 +251,6 @@ def _beyond(network: Network, start: torch.Tensor, end: torch.Tensor, labels: Ar
     length = way.abs().amax(1, keepdim=True).clamp_min(1e-12)
     back = end - way / length * torch.minimum(length, torch.tensor(1.5 * ATTACK_ALPHA))
     return float((lead(log_probs(network, back.double().numpy()), 1) * (2 * labels - 1) < 0).mean())
-
-
-def _count_flips(name: str, store: Store, on_progress: OnProgress) -> None:
-    """After every update, who on a grid has changed its mind?"""
-    runs = plane.runs_of(DATA, METHODS[name], OSCILLATING, SEEDS)
-    cloud = DATA.draw()
-    window = Window.around(cloud, pad=0.5)
-    grid = torch.as_tensor(window.points(GRID), dtype=torch.float32)
-    network = Replicas([plane.mlp_of(run) for run in runs])
-    everything = cloud.repeat(len(runs))
-    flips = late = torch.zeros(len(runs) * len(grid))
-    before: torch.Tensor | None = None
-    for record in train(network, everything, METHODS[name], OSCILLATING, tuple(SEEDS)):
-        with torch.no_grad():
-            now = network(grid.repeat(len(runs), 1)).argmax(1)
-        if before is not None:
-            changed = (now != before).float()
-            flips, late = flips + changed, late + changed * (record.update > SETTLED)
-        before = now
-        if record.update % plane.TICK_EVERY == 0:
-            on_progress(record.update)
-    with torch.no_grad():
-        wrong = (network(everything.points).argmax(1) != everything.labels).view(len(runs), -1).sum(1)
-    by_seed, late_by_seed = flips.view(len(runs), -1), late.view(len(runs), -1)
-    numbers = {
-        "flips": by_seed.mean(1).tolist(),
-        "often": (late_by_seed >= OFTEN).float().mean(1).tolist(),
-        "errors": wrong.tolist(),
-    }
-    x, y = window.grid(GRID)
-    arrays = {"x": x, "y": y, "flips": by_seed[0].view(GRID, GRID).numpy()}
-    store.save(_flips_parts(name), numbers, arrays, {})
-
-
-def report(store: Store) -> Report:
-    attacks = [store.load(_attack_parts(seed)).numbers for seed in SEEDS]
-    flips = {name: store.load(_flips_parts(name)).numbers for name in METHODS}
-    at_rest = {name: [plane.measured(run, store) for run in group] for name, group in cells().items()}
-    moved = Table(
-        "Points moved on a fixed network: share beyond its boundary",
-        ("attack", "network", "steps", "crossed", "by 1.5 steps or more"),
-        tuple(
-            (name, f"{MEMBERS} members" if kind == "ensemble" else "single", str(steps),
-             mean_std([a[f"{kind} {name} {steps}"]["crossed"] for a in attacks]),
-             mean_std([a[f"{kind} {name} {steps}"]["beyond a step"] for a in attacks]))
-            for kind in ("single", "ensemble") for name in ATTACKS for steps in ATTACK_STEPS
-        ),
-        f"Step {ATTACK_ALPHA}, no limit on the radius; {len(SEEDS)} seeds, {len(DATA.draw().points)} points.",
-    )  # fmt: skip
-    after = Table(
-        f"After training with radius {BALL.radius}",
-        ("method", "errors at rest", "worst", "mean", "flips per grid point", f"area, {OFTEN}+ late flips", "errors"),
-        tuple(
-            (name, " ".join(str(m.errors) for m in at_rest[name]), mean_std([m.worst for m in at_rest[name]]),
-             mean_std([m.mean for m in at_rest[name]]), mean_std(flips[name]["flips"], 1),
-             mean_std(flips[name]["often"]), " ".join(str(e) for e in flips[name]["errors"]))
-            for name in METHODS
-        ),
-        f"At rest: {plane.FULL_BATCH}. Flips: {OSCILLATING}, {GRID} x {GRID} grid, late: after update {SETTLED}; last "
-        f"column: errors of {len(DATA.draw().points)} at their end. Seeds {SEEDS[0]}..{SEEDS[-1]}.",
-    )  # fmt: skip
-    return Report(
-        TITLE,
-        "What do perturbations do where one radius cannot fit all points?",
-        f"{DATA}, MLP {plane.NETWORK.widths}, step {ALPHA}, {STEPS} steps, radius {BALL.radius} (published: "
-        "'large'), ensembles of ten standard-trained members.",
-        _verdicts(attacks, flips, {name: [m.errors for m in group] for name, group in at_rest.items()}),
-        (moved, after),
-        (_figure(store),),
-    )
 
 
 def _verdicts(
@@ -247,38 +295,4 @@ def _verdicts(
             ", ".join(f"{name} {np.mean(group['flips']):.1f}" for name, group in flips.items())
             + " flips per grid point",
         ),
-    )
-
-
-def _figure(store: Store) -> Picture:
-    attack = store.load(_attack_parts(SEEDS[0])).arrays
-    figure, axes = panels(2, 4, size=3.2)
-    points, labels, x, y = (attack[name] for name in ("points", "labels", "x", "y"))
-    for row, (name, kind) in enumerate((("LDP-PGD", "single"), ("UDP-PGD", "ensemble"))):
-        for column, steps in enumerate(ATTACK_STEPS):
-            panel = axes[row][column]
-            if kind == "single":
-                draw_landscape(panel, x, y, 1 / (1 + np.exp(-attack["lead"])), PROBABILITY)
-                panel.contour(x, y, attack["lead"], levels=[0.0], colors="black", linewidths=1.2)
-            else:
-                draw_landscape(panel, x, y, attack["ensemble entropy"], "Greens")
-                panel.contour(x, y, attack["ensemble lead"], levels=[0.0], colors="black", linewidths=1.2)
-            draw_points(panel, points, labels)
-            draw_points(panel, attack[f"{kind} {name} {steps}"], labels, size=26, marker="+")
-            panel.set_xlim(x[0], x[-1])
-            panel.set_ylim(y[0], y[-1])
-            panel.set_title(f"{name}, {steps} step{'s' if steps > 1 else ''}", fontsize=10)
-        draw_regions(axes[row][2], plane.picture(cells()[name][0], store))
-        axes[row][2].set_title(f"{name}, after training", fontsize=10)
-        flips = store.load(_flips_parts(name)).arrays
-        image = axes[row][3].pcolormesh(flips["x"], flips["y"], flips["flips"], cmap="magma", vmin=0, vmax=40)
-        bare(axes[row][3])
-        axes[row][3].set_title(f"{name}, boundary oscillations", fontsize=10)
-        figure.colorbar(image, ax=axes[row][3], shrink=0.8, extend="max")
-    return Picture(
-        "two-distances",
-        figure,
-        "Columns 1 and 2: points (dots) and where 1 and 20 steps take them (crosses) on a fixed network; background "
-        "above: probability of one network, below: entropy of ten. Column 3: regions after training. Column 4: how "
-        f"often each place changed its class over the updates (seed {SEEDS[0]}).",
     )

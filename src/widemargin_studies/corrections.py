@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import torch
@@ -17,6 +17,7 @@ from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.method import Method, as_published, climbing_entropy, in_train_mode
 from widemargin.networks.named import LeNetSpec, drawn
 from widemargin.perturb.balls import OPEN, Linf
+from widemargin.perturb.search import Search
 from widemargin.recipes import pgd, standard, trades, trades_cross_entropy, trades_random_start, udp
 from widemargin.report.document import Report, Verdict
 from widemargin.report.store import Parts, Store
@@ -30,10 +31,6 @@ from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies import plane
-
-TITLE = "What our corrections of the published search change"
-CORE_MINUTES = 7.0
-SEEDS = range(700, 705)
 
 
 @dataclass(frozen=True)
@@ -113,89 +110,166 @@ PLANS: Mapping[type[PointSet], Plan] = {
 TITLES = {LENET: "LeNet, digits", NORMED: "batch-norm, digits", NarrowCorridor(): "corridor", LMS5(seed=1): "LMS-5"}
 
 
-def parts(network: LeNetSpec | NormedSpec, method: Method, seed: int) -> Parts:
-    return ("corrections", DATA, network, method, PLAN, ATTACK, seed)
+@dataclass(frozen=True)
+class Corrections:
+    TITLE: str = "What our corrections of the published search change"
+    CORE_MINUTES: float = 7.0
+    seeds: Sequence[int] = range(700, 705)
+    images: Mapping[LeNetSpec | NormedSpec, Sequence[Comparison]] = field(default_factory=lambda: IMAGES)
+    plan: Plan = PLAN
+    """On images."""
+    attack: Search = ATTACK
+    points: Mapping[PointSet, Sequence[Comparison]] = field(default_factory=lambda: PLANE)
+    plans: Mapping[type[PointSet], Plan] = field(default_factory=lambda: PLANS)
+    """On points."""
+    grids: plane.Grids = plane.GRIDS
+
+    def parts(self, network: LeNetSpec | NormedSpec, method: Method, seed: int) -> Parts:
+        return ("corrections", DATA, network, method, self.plan, self.attack, seed)
+
+    def fooled_parts(self, seed: int) -> Parts:
+        return ("corrections, misclassified", DATA, LENET, self.plan, SEARCHES, seed)
+
+    def image_cells(self) -> dict[Parts, tuple[LeNetSpec | NormedSpec, Method, int]]:
+        """By its parts: a method that is compared twice is trained once."""
+        return {
+            self.parts(network, method, seed): (network, method, seed)
+            for network, comparisons in self.images.items()
+            for compared in comparisons
+            for method in (compared.ours, compared.theirs)
+            for seed in self.seeds
+        }
+
+    def plane_runs(self, data: PointSet, method: Method) -> list[Run]:
+        return plane.runs_of(data, method, self.plans[type(data)], self.seeds)
+
+    def all_plane_runs(self) -> list[Run]:
+        methods = {
+            (data, method): self.plane_runs(data, method)
+            for data, comparisons in self.points.items()
+            for compared in comparisons
+            for method in (compared.ours, compared.theirs)
+        }
+        return list(chain.from_iterable(methods.values()))
+
+    def run(self, store: Store, workers: Workers) -> None:
+        todo = [(parts, cell) for parts, cell in self.image_cells().items() if parts not in store]
+        jobs = [
+            Job(
+                f"{TITLES[network]}, seed {seed}",
+                self.plan.updates(DATA.published_rows),
+                self._fit,
+                (network, method, seed, store),
+            )
+            for _, (network, method, seed) in todo
+        ]
+        jobs += [
+            Job(f"TRADES' searches, seed {seed}", self.plan.updates(DATA.published_rows), self._fool, (seed, store))
+            for seed in self.seeds
+            if self.fooled_parts(seed) not in store
+        ]
+        names = {group.method: "with and without corrections" for group in self.all_plane_runs()}
+        workers.do(jobs + plane.jobs(self.all_plane_runs(), names, store, self.grids), self.TITLE)
+
+    def missing(self, store: Store) -> int:
+        every = [*self.image_cells(), *map(self.fooled_parts, self.seeds)]
+        return sum(parts not in store for parts in every) + plane.missing(self.all_plane_runs(), store)
+
+    def _trained(
+        self, network: LeNetSpec | NormedSpec, method: Method, seed: int, train_on: Dataset, on_progress: OnProgress
+    ) -> Single:
+        model = Single(at_input(network.build(Rng.seeded(seed, purpose="weights").generators[0])))
+        for record in train(model, train_on, method, self.plan, (seed,)):
+            on_progress(record.update)
+        return model.eval()
+
+    def _fool(self, seed: int, store: Store, on_progress: OnProgress) -> None:
+        splits = DATA.draw()
+        model = self._trained(LENET, standard(), seed, splits.train, on_progress)
+        images, labels = splits.test[torch.arange(len(splits.test))]
+        numbers: dict[str, int] = {"n": len(labels)}
+        for name, method in SEARCHES.items():
+            delta = method.perturb(model, images, labels, Rng.seeded(seed)).delta
+            with torch.no_grad():
+                numbers[name] = int((model(images + delta).argmax(-1) != labels).sum())
+        store.save(self.fooled_parts(seed), numbers, {}, {})
+
+    def _fit(
+        self, network: LeNetSpec | NormedSpec, method: Method, seed: int, store: Store, on_progress: OnProgress
+    ) -> None:
+        splits = DATA.draw()
+        model = self._trained(network, method, seed, splits.train, on_progress)
+        numbers = {
+            "clean": accuracy(model, splits.test),
+            "robust": robust_accuracy(model, splits.test, self.attack),
+            "n": len(splits.test),
+        }
+        store.save(self.parts(network, method, seed), numbers, {}, {})
+
+    def changes(self, store: Store) -> list[Change]:
+        results = []
+        for network, comparisons in self.images.items():
+            for compared in comparisons:
+                for name in ("clean", "robust"):
+                    ours, theirs = (
+                        [100 * store.load(self.parts(network, method, seed)).numbers[name] for seed in self.seeds]
+                        for method in (compared.ours, compared.theirs)
+                    )
+                    results.append(Change(TITLES[network], compared.name, f"{name} accuracy", "points", ours, theirs))
+        for data, pairs in self.points.items():
+            for compared in pairs:
+                ours, theirs = (
+                    [plane.measured(group, store).worst for group in self.plane_runs(data, method)]
+                    for method in (compared.ours, compared.theirs)
+                )
+                results.append(Change(TITLES[data], compared.name, "worst margin", "of the best", ours, theirs))
+        return results
+
+    def _searched(self, store: Store) -> list[Change]:
+        numbers = [store.load(self.fooled_parts(seed)).numbers for seed in self.seeds]
+        shares = {name: [100 * group[name] / group["n"] for group in numbers] for name in SEARCHES}
+        return [
+            Change("LeNet, digits", name, "share that its search takes across", "points", shares["ours"], shares[other])
+            for name, other in ((START, "random start"), (FORM, "as published"))
+        ]
+
+    def report(self, store: Store) -> Report:
+        results, searched = self.changes(store), self._searched(store)
+        rows = tuple(
+            (
+                change.where,
+                change.name,
+                change.measure,
+                mean_std(list(change.ours), _digits(change)),
+                mean_std(list(change.theirs), _digits(change)),
+                str(change.difference),
+            )
+            for change in (*searched, *results)
+        )
+        tests = store.load(next(iter(self.image_cells()))).numbers["n"]
+        return Report(
+            self.TITLE,
+            "The published code searches in train mode, climbs the entropy rather than its log, and starts TRADES "
+            "where its gradient is the rounding of 1e-8. Does it matter for what is trained?",
+            f"Seeds {self.seeds[0]}..{self.seeds[-1]}. Digits: {self.plan}; {BALL}, step {ALPHA}, {STEPS} steps; "
+            f"robust accuracy under PGD, {self.attack.ascent.steps.most} steps in {self.attack.ball}, on {tests} test "
+            "digits; searches alone: 20 steps of .015 in Linf .3, LeNets of standard training. Corridor: "
+            f"{self.plans[NarrowCorridor]}; LMS-5: {self.plans[LMS5]}; UDP with eps .5, TRADES with eps .25, both step "
+            ".05 and 10 steps, weight 6 (KL) or 1 (the paper's cross-entropy).",
+            (*map(_verdict, searched), *map(_verdict, results)),
+            (
+                Table(
+                    "Corrected and as published",
+                    ("trained on", "correction", "measure", "corrected", "as published", "difference"),
+                    rows,
+                    f"Mean ± std over {len(self.seeds)} seeds; the difference between the same seeds with its 95 % "
+                    "bounds.",
+                ),
+            ),
+        )
 
 
-def fooled_parts(seed: int) -> Parts:
-    return ("corrections, misclassified", DATA, LENET, PLAN, SEARCHES, seed)
-
-
-def image_cells() -> dict[Parts, tuple[LeNetSpec | NormedSpec, Method, int]]:
-    """By its parts: a method that is compared twice is trained once."""
-    return {
-        parts(network, method, seed): (network, method, seed)
-        for network, comparisons in IMAGES.items()
-        for compared in comparisons
-        for method in (compared.ours, compared.theirs)
-        for seed in SEEDS
-    }
-
-
-def plane_runs(data: PointSet, method: Method) -> list[Run]:
-    return plane.runs_of(data, method, PLANS[type(data)], SEEDS)
-
-
-def all_plane_runs() -> list[Run]:
-    methods = {
-        (data, method): plane_runs(data, method)
-        for data, comparisons in PLANE.items()
-        for compared in comparisons
-        for method in (compared.ours, compared.theirs)
-    }
-    return list(chain.from_iterable(methods.values()))
-
-
-def run(store: Store, workers: Workers) -> None:
-    todo = [(parts, cell) for parts, cell in image_cells().items() if parts not in store]
-    jobs = [
-        Job(f"{TITLES[network]}, seed {seed}", PLAN.updates(DATA.published_rows), _fit, (network, method, seed, store))
-        for _, (network, method, seed) in todo
-    ]
-    jobs += [
-        Job(f"TRADES' searches, seed {seed}", PLAN.updates(DATA.published_rows), _fool, (seed, store))
-        for seed in SEEDS
-        if fooled_parts(seed) not in store
-    ]
-    names = {group.method: "with and without corrections" for group in all_plane_runs()}
-    workers.do(jobs + plane.jobs(all_plane_runs(), names, store), TITLE)
-
-
-def missing(store: Store) -> int:
-    every = [*image_cells(), *map(fooled_parts, SEEDS)]
-    return sum(parts not in store for parts in every) + plane.missing(all_plane_runs(), store)
-
-
-def _trained(
-    network: LeNetSpec | NormedSpec, method: Method, seed: int, train_on: Dataset, on_progress: OnProgress
-) -> Single:
-    model = Single(at_input(network.build(Rng.seeded(seed, purpose="weights").generators[0])))
-    for record in train(model, train_on, method, PLAN, (seed,)):
-        on_progress(record.update)
-    return model.eval()
-
-
-def _fool(seed: int, store: Store, on_progress: OnProgress) -> None:
-    splits = DATA.draw()
-    model = _trained(LENET, standard(), seed, splits.train, on_progress)
-    images, labels = splits.test[torch.arange(len(splits.test))]
-    numbers: dict[str, int] = {"n": len(labels)}
-    for name, method in SEARCHES.items():
-        delta = method.perturb(model, images, labels, Rng.seeded(seed)).delta
-        with torch.no_grad():
-            numbers[name] = int((model(images + delta).argmax(-1) != labels).sum())
-    store.save(fooled_parts(seed), numbers, {}, {})
-
-
-def _fit(network: LeNetSpec | NormedSpec, method: Method, seed: int, store: Store, on_progress: OnProgress) -> None:
-    splits = DATA.draw()
-    model = _trained(network, method, seed, splits.train, on_progress)
-    numbers = {
-        "clean": accuracy(model, splits.test),
-        "robust": robust_accuracy(model, splits.test, ATTACK),
-        "n": len(splits.test),
-    }
-    store.save(parts(network, method, seed), numbers, {}, {})
+STUDY = Corrections()
 
 
 @dataclass(frozen=True)
@@ -216,70 +290,6 @@ class Change:
     @property
     def outcome(self) -> Outcome:
         return greater(self.difference, 0.0)
-
-
-def changes(store: Store) -> list[Change]:
-    results = []
-    for network, comparisons in IMAGES.items():
-        for compared in comparisons:
-            for name in ("clean", "robust"):
-                ours, theirs = (
-                    [100 * store.load(parts(network, method, seed)).numbers[name] for seed in SEEDS]
-                    for method in (compared.ours, compared.theirs)
-                )
-                results.append(Change(TITLES[network], compared.name, f"{name} accuracy", "points", ours, theirs))
-    for data, pairs in PLANE.items():
-        for compared in pairs:
-            ours, theirs = (
-                [plane.measured(group, store).worst for group in plane_runs(data, method)]
-                for method in (compared.ours, compared.theirs)
-            )
-            results.append(Change(TITLES[data], compared.name, "worst margin", "of the best", ours, theirs))
-    return results
-
-
-def _searched(store: Store) -> list[Change]:
-    numbers = [store.load(fooled_parts(seed)).numbers for seed in SEEDS]
-    shares = {name: [100 * group[name] / group["n"] for group in numbers] for name in SEARCHES}
-    return [
-        Change("LeNet, digits", name, "share that its search takes across", "points", shares["ours"], shares[other])
-        for name, other in ((START, "random start"), (FORM, "as published"))
-    ]
-
-
-def report(store: Store) -> Report:
-    results, searched = changes(store), _searched(store)
-    rows = tuple(
-        (
-            change.where,
-            change.name,
-            change.measure,
-            mean_std(list(change.ours), _digits(change)),
-            mean_std(list(change.theirs), _digits(change)),
-            str(change.difference),
-        )
-        for change in (*searched, *results)
-    )
-    tests = store.load(next(iter(image_cells()))).numbers["n"]
-    return Report(
-        TITLE,
-        "The published code searches in train mode, climbs the entropy rather than its log, and starts TRADES where "
-        "its gradient is the rounding of 1e-8. Does it matter for what is trained?",
-        f"Seeds {SEEDS[0]}..{SEEDS[-1]}. Digits: {PLAN}; {BALL}, step {ALPHA}, {STEPS} steps; robust accuracy under "
-        f"PGD, {ATTACK.ascent.steps.most} steps in {ATTACK.ball}, on {tests} test digits; searches alone: 20 steps of "
-        f".015 in Linf .3, LeNets of standard training. Corridor: {PLANS[NarrowCorridor]}; LMS-5: {PLANS[LMS5]}; "
-        "UDP with eps .5, TRADES with eps .25, both step .05 and 10 steps, weight 6 (KL) or 1 (the paper's "
-        "cross-entropy).",
-        (*map(_verdict, searched), *map(_verdict, results)),
-        (
-            Table(
-                "Corrected and as published",
-                ("trained on", "correction", "measure", "corrected", "as published", "difference"),
-                rows,
-                f"Mean ± std over {len(SEEDS)} seeds; the difference between the same seeds with its 95 % bounds.",
-            ),
-        ),
-    )
 
 
 def _verdict(change: Change) -> Verdict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -18,6 +19,8 @@ from widemargin.runs.run import Run
 from widemargin.uncertainty.estimators import BeforeHead, MCDropoutSpec
 
 _JUDGED_AT_ONCE = 256
+Pace = Callable[[ImageShape, int], float]
+"""Seconds that one image of such a batch takes for one pass."""
 
 
 def updates(run: Run, epochs: int) -> int:
@@ -25,21 +28,21 @@ def updates(run: Run, epochs: int) -> int:
     return epochs * updates_per_epoch(run.data.published_rows, run.plan.batch)
 
 
-def training(run: Run, epochs: float) -> float:
-    """Seconds for so many epochs, from the time of one pass of a batch as large as the plan's, measured now."""
+def training(run: Run, epochs: float, pace: Pace) -> float:
+    """Seconds for so many epochs, from the time of one pass of a batch as large as the plan's."""
     assert isinstance(run.data, ImageSet)
     assert isinstance(run.network, ImageShape)
     # In latent space a search passes only through the head.
     each = 2.0 if isinstance(run.place, BeforeHead) else passes(run.method)
     each *= run.estimator.draws if isinstance(run.estimator, MCDropoutSpec) else 1
     rows = run.data.published_rows
-    return epochs * rows * each * _seconds_per_pass(run.network, run.plan.batch or rows) if epochs else 0.0
+    return epochs * rows * each * pace(run.network, run.plan.batch or rows) if epochs else 0.0
 
 
-def judging(run: Run, passes: float) -> float:
+def judging(run: Run, passes: float, pace: Pace) -> float:
     """Seconds for so many passes of one image."""
     assert isinstance(run.network, ImageShape)
-    return passes * _seconds_per_pass(run.network, _JUDGED_AT_ONCE)
+    return passes * pace(run.network, _JUDGED_AT_ONCE)
 
 
 def passes(method: Method) -> float:
@@ -52,8 +55,8 @@ def passes(method: Method) -> float:
 
 
 @cache
-def _seconds_per_pass(shape: ImageShape, batch: int) -> float:
-    """Of one image in such a batch."""
+def seconds_per_pass(shape: ImageShape, batch: int) -> float:
+    """The pace of this machine, measured now."""
     network = channels_last(shape.build(torch.Generator().manual_seed(0))).eval().requires_grad_(False)
     side = shape.side if isinstance(shape, LeNetSpec) else 32
     # A ResNet's time no longer falls with larger batches, and its batches take seconds.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from widemargin.perturb.balls import L2, OPEN, Linf
@@ -11,11 +12,9 @@ from widemargin.report.document import Report
 from widemargin.report.store import Store
 from widemargin.training.plan import Updates
 from widemargin.workers import Workers
-from widemargin_studies import digits_audit, fig3, plane
+from widemargin_studies import fig3, plane
+from widemargin_studies.digits_audit import DIGITS, DigitsAudit
 
-TITLE = "Demonstration: six ways of training, two point sets, and digits"
-CORE_MINUTES = 5.0
-SEEDS = range(5)
 UPDATES = Updates(1_200)
 """Fewer than the studies take, to be quick."""
 
@@ -30,39 +29,54 @@ METHODS: fig3.Methods = {
 """What we would take first, then what it is compared with, the paper's forms last."""
 
 
-def cells() -> fig3.Cells:
-    return {
-        cell: [replace(run, plan=replace(run.plan, length=UPDATES)) for run in group]
-        for cell, group in fig3.cells(METHODS, SEEDS).items()
-    }
+@dataclass(frozen=True)
+class Demonstration:
+    TITLE: str = "Demonstration: six ways of training, two point sets, and digits"
+    CORE_MINUTES: float = 5.0
+    seeds: Sequence[int] = range(5)
+    updates: Updates = UPDATES
+    grids: plane.Grids = plane.GRIDS
+    digits: DigitsAudit = DIGITS
+
+    def cells(self) -> fig3.Cells:
+        return {
+            cell: [replace(run, plan=replace(run.plan, length=self.updates)) for run in group]
+            for cell, group in fig3.cells(METHODS, fig3.PLANS, self.seeds).items()
+        }
+
+    def run(self, store: Store, workers: Workers) -> None:
+        # The longest first, so that no worker waits for another.
+        workers.do(self.digits.jobs(store) + fig3.jobs(self.cells(), store, self.grids), "Training")
+
+    def missing(self, store: Store) -> int:
+        return plane.missing([run for group in self.cells().values() for run in group], store) + self.digits.missing(
+            store
+        )
+
+    def report(self, store: Store) -> Report:
+        runs = self.cells()
+        measured = fig3.results(runs, store)
+        return Report(
+            "How wide is the margin?",
+            "Six ways to train the same network on two point sets: first what we would take (UDP-near), then standard "
+            "training and the usual perturbations (LDP-PGD, TRADES), then the paper's forms (UDP-PGD, UDPR). "
+            f"{widest(measured)} The dashed line is the boundary with the widest margin. Then standard training and "
+            "UDP on digits, both audited.",
+            f"Seeds {self.seeds[0]}..{self.seeds[-1]}, {self.updates.count} updates; MLP {plane.NETWORK.widths}, ReLU. "
+            "LDP-PGD climbs the loss, TRADES the divergence (corridor: radius 0.25; LMS-5: the largest admissible, "
+            f"{fig3.ADMISSIBLE}); UDP-PGD and UDPR climb the uncertainty with radius 0.5; in UDP-near samples that "
+            f"were moved less count more. Digits: {self.digits.run_of('UDP-PGD').network}, {self.digits.plan}, UDP-PGD "
+            "with radius 0.3, seed 0.",
+            (),
+            (
+                *(fig3.margin_table(data, by_name, self.seeds) for data, by_name in measured.items()),
+                self.digits.table(store),
+            ),
+            (fig3.regions(runs, store, "margins"), self.digits.picture(store)),
+        )
 
 
-def run(store: Store, workers: Workers) -> None:
-    # The longest first, so that no worker waits for another.
-    workers.do(digits_audit.jobs(store) + fig3.jobs(cells(), store), "Training")
-
-
-def missing(store: Store) -> int:
-    return plane.missing([run for group in cells().values() for run in group], store) + digits_audit.missing(store)
-
-
-def report(store: Store) -> Report:
-    runs = cells()
-    measured = fig3.results(runs, store)
-    return Report(
-        "How wide is the margin?",
-        "Six ways to train the same network on two point sets: first what we would take (UDP-near), then standard "
-        "training and the usual perturbations (LDP-PGD, TRADES), then the paper's forms (UDP-PGD, UDPR). "
-        f"{widest(measured)} The dashed line is the boundary with the widest margin. Then standard training and UDP on "
-        "digits, both audited.",
-        f"Seeds {SEEDS[0]}..{SEEDS[-1]}, {UPDATES.count} updates; MLP {plane.NETWORK.widths}, ReLU. LDP-PGD climbs the "
-        f"loss, TRADES the divergence (corridor: radius 0.25; LMS-5: the largest admissible, {fig3.ADMISSIBLE}); "
-        "UDP-PGD and UDPR climb the uncertainty with radius 0.5; in UDP-near samples that were moved less count more. "
-        f"Digits: {digits_audit.run_of('UDP-PGD').network}, {digits_audit.PLAN}, UDP-PGD with radius 0.3, seed 0.",
-        (),
-        (*(fig3.margin_table(data, by_name, SEEDS) for data, by_name in measured.items()), digits_audit.table(store)),
-        (fig3.regions(runs, store, "margins"), digits_audit.picture(store)),
-    )
+STUDY = Demonstration()
 
 
 def widest(measured: fig3.Results) -> str:

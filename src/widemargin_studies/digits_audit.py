@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from widemargin.auditing.config import AuditConfig
@@ -29,83 +31,90 @@ METHODS: dict[str, Method] = {"standard": standard(), "UDP-PGD": udp(Linf(0.3), 
 QUESTION = AuditConfig((Linf(0.1), Linf(0.2)), points=30, chunk=30)
 
 
-def run_of(name: str) -> Run:
-    return Run(DATA, LeNetSpec(side=8), METHODS[name], PLAN, seed=0)
+@dataclass(frozen=True)
+class DigitsAudit:
+    """How both are trained, and what is asked of them."""
 
+    plan: Plan = PLAN
+    question: AuditConfig = QUESTION
 
-def parts(name: str) -> Parts:
-    return ("audit", run_of(name), QUESTION)
+    def run_of(self, name: str) -> Run:
+        return Run(DATA, LeNetSpec(side=8), METHODS[name], self.plan, seed=0)
 
+    def parts(self, name: str) -> Parts:
+        return ("audit", self.run_of(name), self.question)
 
-def jobs(store: Store) -> list[Job]:
-    updates = PLAN.updates(DATA.published_rows)
-    return [
-        Job(f"{name}, digits, and its audit", updates + QUESTION.points, _train_and_audit, (name, store))
-        for name in METHODS
-        if parts(name) not in store
-    ]
+    def jobs(self, store: Store) -> list[Job]:
+        updates = self.plan.updates(DATA.published_rows)
+        return [
+            Job(f"{name}, digits, and its audit", updates + self.question.points, self._train_and_audit, (name, store))
+            for name in METHODS
+            if self.parts(name) not in store
+        ]
 
+    def missing(self, store: Store) -> int:
+        return sum(self.parts(name) not in store for name in METHODS)
 
-def missing(store: Store) -> int:
-    return sum(parts(name) not in store for name in METHODS)
-
-
-def _train_and_audit(name: str, store: Store, on_progress: OnProgress) -> None:
-    task = prepare(run_of(name))
-    updates = PLAN.updates(len(task.train))
-    network = run_training(task).network
-    on_progress(updates)
-    assert isinstance(task.test, Dataset)
-    subject = AuditTarget(network, name, digest(*network.state_dict().values()), task.test, DATA.name)
-    result = audit(subject, QUESTION, store.root / "audits", on_progress=lambda done, of: on_progress(updates + done))
-    assert result is not None
-    arrays = {part: result.points[part] for part in ("margin", "certified", "breaks")}
-    store.save(parts(name), result.summary(), arrays, {})
-
-
-def table(store: Store) -> Table:
-    rows = []
-    for name in METHODS:
-        stored = store.load(parts(name))
-        numbers, margin = stored.numbers, stored.arrays["margin"]
-        warnings = [finding["name"] for finding in numbers["findings"] if finding["verdict"] != "fine"]
-        rows.append(
-            (
-                name,
-                f"{100 * numbers['clean']:.0f}",
-                *(_with_interval(at) for at in numbers["robust"]),
-                f"{np.median(margin):.3f}",
-                f"{np.median(stored.arrays['certified']):.3f}",
-                ", ".join(warnings) or "none",
-            )
+    def _train_and_audit(self, name: str, store: Store, on_progress: OnProgress) -> None:
+        task = prepare(self.run_of(name))
+        updates = self.plan.updates(len(task.train))
+        network = run_training(task).network
+        on_progress(updates)
+        assert isinstance(task.test, Dataset)
+        subject = AuditTarget(network, name, digest(*network.state_dict().values()), task.test, DATA.name)
+        result = audit(
+            subject, self.question, store.root / "audits", on_progress=lambda done, of: on_progress(updates + done)
         )
-    radii = (f"linf {ball.radius:g}" for ball in QUESTION.balls)
-    return Table(
-        "Digits: both audited",
-        ("method", "clean %", *radii, "median margin", "proven", "warnings"),
-        tuple(rows),
-        f"Robust accuracy in percent under AutoAttack with its 95 % interval, {QUESTION.points} test points; margins "
-        "in linf: the smallest known way to another class, and the radius proven safe; warnings: what diagnoses flag.",
-    )
+        assert result is not None
+        arrays = {part: result.points[part] for part in ("margin", "certified", "breaks")}
+        store.save(self.parts(name), result.summary(), arrays, {})
+
+    def table(self, store: Store) -> Table:
+        rows = []
+        for name in METHODS:
+            stored = store.load(self.parts(name))
+            numbers, margin = stored.numbers, stored.arrays["margin"]
+            warnings = [finding["name"] for finding in numbers["findings"] if finding["verdict"] != "fine"]
+            rows.append(
+                (
+                    name,
+                    f"{100 * numbers['clean']:.0f}",
+                    *(_with_interval(at) for at in numbers["robust"]),
+                    f"{np.median(margin):.3f}",
+                    f"{np.median(stored.arrays['certified']):.3f}",
+                    ", ".join(warnings) or "none",
+                )
+            )
+        radii = (f"linf {ball.radius:g}" for ball in self.question.balls)
+        return Table(
+            "Digits: both audited",
+            ("method", "clean %", *radii, "median margin", "proven", "warnings"),
+            tuple(rows),
+            f"Robust accuracy in percent under AutoAttack with its 95 % interval, {self.question.points} test points; "
+            "margins in linf: the smallest known way to another class, and the radius proven safe; warnings: what "
+            "diagnoses flag.",
+        )
+
+    def picture(self, store: Store) -> Picture:
+        figure, axes = panels(1, 1, size=4.0)
+        panel = axes[0][0]
+        radii = np.linspace(0, self.question.balls[-1].radius, 200)
+        for colour, name in zip(COLOURS, METHODS, strict=False):
+            stored = store.load(self.parts(name))
+            for reach, style, what in (("margin", "solid", "no way known"), ("certified", "dotted", "proven")):
+                shares = [100 * float((stored.arrays[reach] > radius).mean()) for radius in radii]
+                panel.plot(radii, shares, color=colour, linestyle=style, label=f"{name}, {what}")
+            accuracy = [100 * at["accuracy"] for at in stored.numbers["robust"]]
+            panel.plot([ball.radius for ball in self.question.balls], accuracy, "o", color=colour)
+        panel.set_xlabel("radius, linf")
+        panel.set_ylabel("digits that stay right, %")
+        panel.set_ylim(0, 100)
+        panel.legend(fontsize=7)
+        return Picture("digits", figure, "How many test digits stay right over the radius; dots: AutoAttack.")
+
+
+DIGITS = DigitsAudit()
 
 
 def _with_interval(robust: dict[str, float]) -> str:
     return f"{100 * robust['accuracy']:.0f} [{100 * robust['low']:.0f}, {100 * robust['high']:.0f}]"
-
-
-def picture(store: Store) -> Picture:
-    figure, axes = panels(1, 1, size=4.0)
-    panel = axes[0][0]
-    radii = np.linspace(0, QUESTION.balls[-1].radius, 200)
-    for colour, name in zip(COLOURS, METHODS, strict=False):
-        stored = store.load(parts(name))
-        for reach, style, what in (("margin", "solid", "no way known"), ("certified", "dotted", "proven")):
-            shares = [100 * float((stored.arrays[reach] > radius).mean()) for radius in radii]
-            panel.plot(radii, shares, color=colour, linestyle=style, label=f"{name}, {what}")
-        accuracy = [100 * at["accuracy"] for at in stored.numbers["robust"]]
-        panel.plot([ball.radius for ball in QUESTION.balls], accuracy, "o", color=colour)
-    panel.set_xlabel("radius, linf")
-    panel.set_ylabel("digits that stay right, %")
-    panel.set_ylim(0, 100)
-    panel.legend(fontsize=7)
-    return Picture("digits", figure, "How many test digits stay right over the radius; dots: AutoAttack.")

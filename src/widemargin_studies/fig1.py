@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from matplotlib.lines import Line2D
 
@@ -12,32 +13,62 @@ from widemargin.report.store import Store
 from widemargin.report.verdicts import in_most_seeds
 from widemargin.workers import Workers
 from widemargin_studies import pictorial
-from widemargin_studies.pictorial import NORMS, ONE_STEP, PAIRS, RADII, SEEDS, Case, Moves
+from widemargin_studies.pictorial import NORMS, ONE_STEP, PAIRS, RADII, Case, Moves
 
-TITLE = "Fig. 1: where LDP and UDP drive the points"
-CORE_MINUTES = 0.5
 SMALL, LARGE = RADII[0], RADII[-1]
-SHOWN = SEEDS[1]
+SHOWN = 1
+"""Which of the seeds is drawn."""
 
 
-def run(store: Store, workers: Workers) -> None:
-    pictorial.complete(store, workers, "Fig. 1")
+@dataclass(frozen=True)
+class Fig1:
+    TITLE: str = "Fig. 1: where LDP and UDP drive the points"
+    CORE_MINUTES: float = 0.5
+    work: pictorial.TwoPairsMoved = pictorial.WORK
+
+    def run(self, store: Store, workers: Workers) -> None:
+        self.work.complete(store, workers, "Fig. 1")
+
+    def missing(self, store: Store) -> int:
+        return self.work.missing(store)
+
+    def report(self, store: Store) -> Report:
+        results = self.work.moves(store)
+        return Report(
+            self.TITLE,
+            "Does climbing the loss drive points across the boundary, and does climbing the uncertainty stop there?",
+            self.work.settings(),
+            verdicts(results, self.work.errors(store)),
+            (pictorial.table(results, (SMALL, LARGE)),),
+            (self.picture(store, results),),
+        )
+
+    def picture(self, store: Store, results: Mapping[Case, Moves]) -> Picture:
+        figure, ((small, loss, entropy),) = panels(1, 3, size=3.6)
+        grid = self.work.landscape(store, SHOWN)
+        small.contourf(*grid, levels=[-1e9, 0, 1e9], colors=TINTS[:2])
+        draw_landscape(loss, *grid[:2], pictorial.loss_of(1, grid[2]), "Purples")
+        draw_landscape(entropy, *grid[:2], pictorial.entropy_of(grid[2]), "Greens")
+        for axes, radius, name in ((small, SMALL, "LDP"), (loss, LARGE, "LDP"), (entropy, LARGE, "UDP")):
+            pictorial.draw_moves(axes, grid, results["l2", radius, name], SHOWN, radius)
+        ends = results["l2", SMALL, "UDP"].end[SHOWN]
+        small.scatter(ends[:, 0], ends[:, 1], marker="x", s=30, color="#111111", linewidths=1.2, zorder=5)
+        small.set_title(f"(a) eps = {SMALL}: LDP (arrows), UDP (x)", fontsize=10)
+        loss.set_title(f"(b) eps = {LARGE}: LDP, loss of the orange class", fontsize=10)
+        entropy.set_title(f"(c) eps = {LARGE}: UDP, entropy", fontsize=10)
+        lines = [Line2D([], [], color=BOUNDARY, linewidth=1.4), Line2D([], [], color=BEST, linestyle="dashed")]
+        figure.legend(
+            lines, ["network's boundary θ", "best boundary θ*"], loc="outside lower center", ncols=2, fontsize=9
+        )
+        return Picture(
+            "fig1",
+            figure,
+            f"Seed {self.work.seeds[SHOWN]}, l2 steps; darker is higher. Arrows: from a clean point to where the "
+            "search takes it; dotted: the ball that bounds them.",
+        )
 
 
-def missing(store: Store) -> int:
-    return pictorial.missing(store)
-
-
-def report(store: Store) -> Report:
-    results = pictorial.moves(store)
-    return Report(
-        TITLE,
-        "Does climbing the loss drive points across the boundary, and does climbing the uncertainty stop there?",
-        pictorial.settings(),
-        verdicts(results, pictorial.errors(store)),
-        (pictorial.table(results, (SMALL, LARGE)),),
-        (picture(store, results),),
-    )
+STUDY = Fig1()
 
 
 def verdicts(results: Mapping[Case, Moves], errors: list[int]) -> tuple[Verdict, ...]:
@@ -71,27 +102,4 @@ def verdicts(results: Mapping[Case, Moves], errors: list[int]) -> tuple[Verdict,
             pictorial.of_both(results, LARGE, "UDP", lambda moved: pictorial.across(moved.beyond_best))
             + ": as far as the network's boundary is off the best one",
         ),
-    )
-
-
-def picture(store: Store, results: Mapping[Case, Moves]) -> Picture:
-    figure, ((small, loss, entropy),) = panels(1, 3, size=3.6)
-    grid = pictorial.landscape(store, SHOWN)
-    small.contourf(*grid, levels=[-1e9, 0, 1e9], colors=TINTS[:2])
-    draw_landscape(loss, *grid[:2], pictorial.loss_of(1, grid[2]), "Purples")
-    draw_landscape(entropy, *grid[:2], pictorial.entropy_of(grid[2]), "Greens")
-    for axes, radius, name in ((small, SMALL, "LDP"), (loss, LARGE, "LDP"), (entropy, LARGE, "UDP")):
-        pictorial.draw_moves(axes, grid, results["l2", radius, name], SHOWN, radius)
-    ends = results["l2", SMALL, "UDP"].end[SEEDS.index(SHOWN)]
-    small.scatter(ends[:, 0], ends[:, 1], marker="x", s=30, color="#111111", linewidths=1.2, zorder=5)
-    small.set_title(f"(a) eps = {SMALL}: LDP (arrows), UDP (x)", fontsize=10)
-    loss.set_title(f"(b) eps = {LARGE}: LDP, loss of the orange class", fontsize=10)
-    entropy.set_title(f"(c) eps = {LARGE}: UDP, entropy", fontsize=10)
-    lines = [Line2D([], [], color=BOUNDARY, linewidth=1.4), Line2D([], [], color=BEST, linestyle="dashed")]
-    figure.legend(lines, ["network's boundary θ", "best boundary θ*"], loc="outside lower center", ncols=2, fontsize=9)
-    return Picture(
-        "fig1",
-        figure,
-        f"Seed {SHOWN}, l2 steps; darker is higher. Arrows: from a clean point to where the search takes it; "
-        "dotted: the ball that bounds them.",
     )

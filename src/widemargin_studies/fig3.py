@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from widemargin.data.toy import LMS5, NarrowCorridor, PointSet
 from widemargin.measure.margin import Margins
@@ -21,14 +21,12 @@ from widemargin.training.plan import Adam, Plan, Updates
 from widemargin.workers import Job, Workers
 from widemargin_studies import plane
 
-TITLE = "Fig. 3: corridor and slabs, every method"
-CORE_MINUTES = 32.0
-SEEDS = range(100, 110)
 CLOSE = 0.9
 """A boundary is called close to the max-margin one if its smallest margin is at least this share of the best."""
 
 CORRIDOR, SLABS = NarrowCorridor(), LMS5(seed=1)
-PLANS: Mapping[PointSet, Plan] = {CORRIDOR: plane.FULL_BATCH, SLABS: plane.BATCHES_OF_100}
+Plans = Mapping[PointSet, Plan]
+PLANS: Plans = {CORRIDOR: plane.FULL_BATCH, SLABS: plane.BATCHES_OF_100}
 SLOWLY = Updates(10_000), Adam(5e-4)
 """Much longer, at a small constant rate."""
 TITLES: Mapping[PointSet, str] = {CORRIDOR: "Narrow Corridor", SLABS: "LMS-5"}
@@ -85,38 +83,71 @@ Methods = Mapping[PointSet, Mapping[str, Method]]
 Cells = Mapping[tuple[PointSet, str], Sequence[Run]]
 
 
-def cells(methods: Methods, seeds: Sequence[int]) -> Cells:
+def cells(methods: Methods, plans: Plans, seeds: Sequence[int]) -> Cells:
     return {
-        (data, name): plane.runs_of(data, method, PLANS[data], seeds)
+        (data, name): plane.runs_of(data, method, plans[data], seeds)
         for data, by_name in methods.items()
         for name, method in by_name.items()
     }
 
 
-def longer(seeds: Sequence[int]) -> Cells:
-    length, descent = SLOWLY
-    return {
-        (data, name): plane.runs_of(data, METHODS[data][same], replace(plan, length=length, descent=descent), seeds)
-        for data, plan in PLANS.items()
-        for name, same in LONGER.items()
-    }
+@dataclass(frozen=True)
+class Fig3:
+    TITLE: str = "Fig. 3: corridor and slabs, every method"
+    CORE_MINUTES: float = 32.0
+    seeds: Sequence[int] = range(100, 110)
+    plans: Plans = field(default_factory=lambda: PLANS)
+    slowly: tuple[Updates, Adam] = SLOWLY
+    """Of what is trained longer."""
+    grids: plane.Grids = plane.GRIDS
+
+    def all_cells(self) -> Cells:
+        return {**cells(METHODS, self.plans, self.seeds), **self.longer()}
+
+    def longer(self) -> Cells:
+        length, descent = self.slowly
+        return {
+            (data, name): plane.runs_of(
+                data, METHODS[data][same], replace(plan, length=length, descent=descent), self.seeds
+            )
+            for data, plan in self.plans.items()
+            for name, same in LONGER.items()
+        }
+
+    def run(self, store: Store, workers: Workers) -> None:
+        workers.do(jobs(self.all_cells(), store, self.grids, tuple(NORMS.values())), "Fig. 3")
+
+    def missing(self, store: Store) -> int:
+        return plane.missing(
+            [run for group in self.all_cells().values() for run in group], store, tuple(NORMS.values())
+        )
+
+    def report(self, store: Store) -> Report:
+        runs = self.all_cells()
+        measured = {norm: results(runs, store, p) for norm, p in NORMS.items()}
+        length, descent = self.slowly
+        return Report(
+            self.TITLE,
+            "Does training with perturbations recover the max-margin boundary where the usual training does not?",
+            f"Seeds {self.seeds[0]}..{self.seeds[-1]}; MLP {plane.NETWORK.widths}, ReLU; corridor: "
+            f"{self.plans[CORRIDOR]}, LDP and TRADES with radius {VIOLATING}; slabs: {self.plans[SLABS]}, LDP and "
+            f"TRADES at the admissible radius, {ADMISSIBLE} in l-infinity and {admissible(2.0)} in l2. Balls are of "
+            "l-infinity where nothing is said. TRADES with KL and weight 6; the paper's: cross-entropy, weight 1. "
+            "UDP-PGD with radius .5, step .05, 10 steps; UDPR with radius and number of steps (50) after the name of "
+            f"the figure's file, weight 1. Longer: {length.count:,} updates, {descent}. The paper publishes neither "
+            "points nor settings: the geometry is ours.",
+            verdicts(measured["l2"]),
+            tuple(margin_table(data, measured[norm][data], self.seeds, norm) for data in self.plans for norm in NORMS),
+            (regions({cell: group for cell, group in runs.items() if cell[1] in SHOWN}, store, "fig3"),),
+        )
 
 
-def all_cells() -> Cells:
-    return {**cells(METHODS, SEEDS), **longer(SEEDS)}
+STUDY = Fig3()
 
 
-def jobs(runs: Cells, store: Store, norms: Sequence[float] = (2.0,)) -> list[Job]:
+def jobs(runs: Cells, store: Store, grids: plane.Grids, norms: Sequence[float] = (2.0,)) -> list[Job]:
     names = {group[0].method: name for (_, name), group in runs.items()}
-    return plane.jobs([run for group in runs.values() for run in group], names, store, norms)
-
-
-def run(store: Store, workers: Workers) -> None:
-    workers.do(jobs(all_cells(), store, tuple(NORMS.values())), "Fig. 3")
-
-
-def missing(store: Store) -> int:
-    return plane.missing([run for group in all_cells().values() for run in group], store, tuple(NORMS.values()))
+    return plane.jobs([run for group in runs.values() for run in group], names, store, grids, norms)
 
 
 def results(runs: Cells, store: Store, p: float = 2.0) -> Results:
@@ -164,25 +195,6 @@ def regions(runs: Cells, store: Store, name: str) -> Picture:
         figure,
         f"Decision regions after training (seed {seed}). Solid: the network's boundary; dashed: the max-margin "
         "boundary; red rings: misclassified training points.",
-    )
-
-
-def report(store: Store) -> Report:
-    runs = all_cells()
-    measured = {norm: results(runs, store, p) for norm, p in NORMS.items()}
-    length, descent = SLOWLY
-    return Report(
-        TITLE,
-        "Does training with perturbations recover the max-margin boundary where the usual training does not?",
-        f"Seeds {SEEDS[0]}..{SEEDS[-1]}; MLP {plane.NETWORK.widths}, ReLU; corridor: {PLANS[CORRIDOR]}, LDP and TRADES "
-        f"with radius {VIOLATING}; slabs: {PLANS[SLABS]}, LDP and TRADES at the admissible radius, {ADMISSIBLE} in "
-        f"l-infinity and {admissible(2.0)} in l2. Balls are of l-infinity where nothing is said. TRADES with KL and "
-        "weight 6; the paper's: cross-entropy, weight 1. UDP-PGD with radius .5, step .05, 10 steps; UDPR with radius "
-        "and number of steps (50) after the name of the figure's file, weight 1. Longer: "
-        f"{length.count:,} updates, {descent}. The paper publishes neither points nor settings: the geometry is ours.",
-        verdicts(measured["l2"]),
-        tuple(margin_table(data, measured[norm][data], SEEDS, norm) for data in PLANS for norm in NORMS),
-        (regions({cell: group for cell, group in runs.items() if cell[1] in SHOWN}, store, "fig3"),),
     )
 
 

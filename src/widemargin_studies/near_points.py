@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -29,10 +29,6 @@ from widemargin.training.plan import Plan
 from widemargin.uncertainty.network import Network
 from widemargin.workers import Workers
 from widemargin_studies import plane
-
-TITLE = "Past the paper: near points decide"
-CORE_MINUTES = 80.0
-SEEDS = range(520, 530)
 
 
 @dataclass(frozen=True)
@@ -115,76 +111,100 @@ def methods(data: PointSet) -> dict[str, Method]:
     }
 
 
-def cells() -> dict[tuple[str, str], list[Run]]:
-    return {
-        (name, method): plane.runs_of(data, parts, plan, SEEDS)
-        for name, (data, plan) in SETS.items()
-        for method, parts in methods(data).items()
-    }
+@dataclass(frozen=True)
+class NearPoints:
+    TITLE: str = "Past the paper: near points decide"
+    CORE_MINUTES: float = 80.0
+    seeds: Sequence[int] = range(520, 530)
+    sets: Mapping[str, tuple[PointSet, Plan]] = field(default_factory=lambda: SETS)
+    grids: plane.Grids = plane.GRIDS
+
+    def cells(self) -> dict[tuple[str, str], list[Run]]:
+        return {
+            (name, method): plane.runs_of(data, parts, plan, self.seeds)
+            for name, (data, plan) in self.sets.items()
+            for method, parts in methods(data).items()
+        }
+
+    def run(self, store: Store, workers: Workers) -> None:
+        names = {group[0].method: method for (_, method), group in self.cells().items()}
+        workers.do(plane.jobs(list(chain(*self.cells().values())), names, store, self.grids), "Near points")
+
+    def missing(self, store: Store) -> int:
+        return plane.missing(list(chain(*self.cells().values())), store)
+
+    def report(self, store: Store) -> Report:
+        results = {cell: [plane.measured(run, store) for run in group] for cell, group in self.cells().items()}
+        order = list(dict.fromkeys(method for _, method in results))
+        worst = Table(
+            "Worst margin as a share of the best possible",
+            ("method", *self.sets),
+            tuple(
+                (method, *(mean_std([m.worst for m in results[name, method]]) for name in self.sets))
+                for method in order
+            ),
+            f"Mean ± std over {len(self.seeds)} fresh seeds. All rows but the last use one setting for all sets.",
+        )
+        errors = Table(
+            "Misclassified training points, all seeds together",
+            ("method", *self.sets),
+            tuple(
+                (method, *(str(sum(m.errors for m in results[name, method])) for name in self.sets)) for method in order
+            ),
+        )
+        worsts = {cell: np.array([m.worst for m in group]) for cell, group in results.items()}
+        return Report(
+            self.TITLE,
+            "UDP's boundary settles where crowds of points balance. Weighing each point by how near the boundary it "
+            "was found lets the near ones decide. How close does that come to the best possible margin?",
+            f"Seeds {self.seeds[0]}..{self.seeds[-1]}, not used for choosing any setting; MLP {plane.NETWORK.widths}; "
+            f"{self.sets['corridor'][1]} (LMS-5, moons: {self.sets['moons'][1]}). Weights are exp(-distance / .05), "
+            "the distance found by three projections; self-scaled: exp(-distance / scale), where scale is half the 5 % "
+            "quantile of the distances in the batch; radius 10. Such weights are relatives of DyART's (Xu et al. "
+            "2023), and of how MMA, GAIRAT and MAIL let near points decide.",
+            self._verdicts(worsts),
+            (worst, errors),
+            (self._figure(store),),
+        )
+
+    def _verdicts(self, worsts: Worsts) -> tuple[Verdict, ...]:
+        plain = [name for name in self.sets if name != "corridor x 5"]
+        near = (WEIGHTED, PROJECTED, FREE)
+        rescaled = [(m, worsts["corridor", m].mean(), worsts["corridor x 5", m].mean()) for m in near]
+        change = mean_of(list(worsts["corridor x 5", FREE] - worsts["corridor", FREE]))
+        return (
+            _wider(
+                "Weighing near points more widens the worst margin: UDP with l2 steps.", WEIGHTED, EVEN, worsts, plain
+            ),
+            _wider("And more than weights by drawn steps alone.", WEIGHTED, DRAWN_STEPS, worsts, plain),
+            _wider("The control widens it, too.", DRAWN_STEPS, EVEN, worsts, plain),
+            _wider("The same: projection steps.", PROJECTED, EVEN_PROJECTED, worsts, plain),
+            _wider("The same, scale found in the batch, no radius to choose.", FREE, EVEN_PROJECTED, worsts, plain),
+            _wider("Against the paper's form (another norm, radius and step).", WEIGHTED, PAPER, worsts, plain),
+            Verdict(
+                "It comes within .1 of LDP that was told the admissible radius, on average over the sets.",
+                all_of(_below(_behind(method, worsts, plain), 0.1) for method in near),
+                "; ".join(f"{method}: {_behind(method, worsts, plain)} behind" for method in near),
+            ),
+            Verdict(
+                "A scale found in the batch does not care about units: on the corridor times 5 the margin is within "
+                ".1.",
+                all_of([greater(change, -0.1), _below(change, 0.1)]),
+                "corridor, then x 5: " + "; ".join(f"{method} {one:.2f}, {five:.2f}" for method, one, five in rescaled),
+            ),
+        )
+
+    def _figure(self, store: Store) -> Picture:
+        order = ("standard", PAPER, WEIGHTED, FREE, TOLD)
+        figure, axes = panels(len(DRAWN), len(order))
+        for row, name in enumerate(DRAWN):
+            for column, method in enumerate(order):
+                draw_regions(axes[row][column], plane.picture(self.cells()[name, method][0], store))
+        label_grid(axes, [method.replace(", ", ",\n", 1) for method in order], DRAWN)
+        return Picture("near-points", figure, f"Decision regions after training (seed {self.seeds[0]}).")
 
 
-def run(store: Store, workers: Workers) -> None:
-    names = {group[0].method: method for (_, method), group in cells().items()}
-    plane.complete(list(chain(*cells().values())), names, store, workers, "Near points")
-
-
-def missing(store: Store) -> int:
-    return plane.missing(list(chain(*cells().values())), store)
-
-
-def report(store: Store) -> Report:
-    results = {cell: [plane.measured(run, store) for run in group] for cell, group in cells().items()}
-    order = list(dict.fromkeys(method for _, method in results))
-    worst = Table(
-        "Worst margin as a share of the best possible",
-        ("method", *SETS),
-        tuple((method, *(mean_std([m.worst for m in results[name, method]]) for name in SETS)) for method in order),
-        f"Mean ± std over {len(SEEDS)} fresh seeds. All rows but the last use one setting for all sets.",
-    )
-    errors = Table(
-        "Misclassified training points, all seeds together",
-        ("method", *SETS),
-        tuple((method, *(str(sum(m.errors for m in results[name, method])) for name in SETS)) for method in order),
-    )
-    worsts = {cell: np.array([m.worst for m in group]) for cell, group in results.items()}
-    return Report(
-        TITLE,
-        "UDP's boundary settles where crowds of points balance. Weighing each point by how near the boundary it was "
-        "found lets the near ones decide. How close does that come to the best possible margin?",
-        f"Seeds {SEEDS[0]}..{SEEDS[-1]}, not used for choosing any setting; MLP {plane.NETWORK.widths}; "
-        f"{plane.FULL_BATCH} (LMS-5, moons: {plane.BATCHES_OF_100}). Weights are exp(-distance / .05), the distance "
-        "found by three projections; self-scaled: exp(-distance / scale), where scale is half the 5 % quantile of the "
-        "distances in the batch; radius 10. Such weights are relatives of DyART's (Xu et al. 2023), and of how MMA, "
-        "GAIRAT and MAIL let near points decide.",
-        _verdicts(worsts),
-        (worst, errors),
-        (_figure(store),),
-    )
-
-
-def _verdicts(worsts: Worsts) -> tuple[Verdict, ...]:
-    plain = [name for name in SETS if name != "corridor x 5"]
-    near = (WEIGHTED, PROJECTED, FREE)
-    rescaled = [(m, worsts["corridor", m].mean(), worsts["corridor x 5", m].mean()) for m in near]
-    change = mean_of(list(worsts["corridor x 5", FREE] - worsts["corridor", FREE]))
-    return (
-        _wider("Weighing near points more widens the worst margin: UDP with l2 steps.", WEIGHTED, EVEN, worsts, plain),
-        _wider("And more than weights by drawn steps alone.", WEIGHTED, DRAWN_STEPS, worsts, plain),
-        _wider("The control widens it, too.", DRAWN_STEPS, EVEN, worsts, plain),
-        _wider("The same: projection steps.", PROJECTED, EVEN_PROJECTED, worsts, plain),
-        _wider("The same, scale found in the batch, no radius to choose.", FREE, EVEN_PROJECTED, worsts, plain),
-        _wider("Against the paper's form (another norm, radius and step).", WEIGHTED, PAPER, worsts, plain),
-        Verdict(
-            "It comes within .1 of LDP that was told the admissible radius, on average over the sets.",
-            all_of(_below(_behind(method, worsts, plain), 0.1) for method in near),
-            "; ".join(f"{method}: {_behind(method, worsts, plain)} behind" for method in near),
-        ),
-        Verdict(
-            "A scale found in the batch does not care about units: on the corridor times 5 the margin is within .1.",
-            all_of([greater(change, -0.1), _below(change, 0.1)]),
-            "corridor, then x 5: " + "; ".join(f"{method} {one:.2f}, {five:.2f}" for method, one, five in rescaled),
-        ),
-    )
+STUDY = NearPoints()
 
 
 def _wider(claim: str, method: str, control: str, worsts: Worsts, names: list[str]) -> Verdict:
@@ -203,13 +223,3 @@ def _behind(method: str, worsts: Worsts, names: list[str]) -> Estimate:
 
 def _below(value: Estimate, limit: float) -> Outcome:
     return greater(Estimate(limit, limit, limit), value)
-
-
-def _figure(store: Store) -> Picture:
-    order = ("standard", PAPER, WEIGHTED, FREE, TOLD)
-    figure, axes = panels(len(DRAWN), len(order))
-    for row, name in enumerate(DRAWN):
-        for column, method in enumerate(order):
-            draw_regions(axes[row][column], plane.picture(cells()[name, method][0], store))
-    label_grid(axes, [method.replace(", ", ",\n", 1) for method in order], DRAWN)
-    return Picture("near-points", figure, f"Decision regions after training (seed {SEEDS[0]}).")

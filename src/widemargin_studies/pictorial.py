@@ -13,7 +13,6 @@ from matplotlib.patches import Circle
 
 from widemargin.data.dataset import Dataset
 from widemargin.measure.boundary import Window, lead, log_probs
-from widemargin.measure.margin import margins
 from widemargin.networks.mlp import MLPSpec
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import L2, OPEN, Ball, Linf
@@ -51,11 +50,11 @@ class TwoPairs:
 PAIRS = TwoPairs()
 NEAR, FAR = [0, 2], [1, 3]
 """Which of its points are which."""
-SEEDS = range(600, 610)
 NETWORK = MLPSpec((2, 64, 64, 2))
 # Stopped early: the points are classified, but the answers are not yet so sure that the landscapes are cliffs.
 PLAN = Plan(Updates(150), Adam(1e-3))
 STEP, STEPS = 0.02, 75
+GRIDS = plane.Grids(resolution=101)
 WINDOW = Window(-1.45, 1.45, -1.45, 1.45)
 RADII = (0.1, 0.5, 1.2)
 """Below eps1, between the two, and above eps2."""
@@ -99,33 +98,75 @@ class Moves:
         return np.asarray(np.maximum(-self.end[..., 0] * np.sign(self.start[:, 0]), 0.0))
 
 
-def runs() -> list[Run]:
-    return [Run(PAIRS, NETWORK, standard(), PLAN, seed) for seed in SEEDS]
+@dataclass(frozen=True)
+class TwoPairsMoved:
+    """The work that Fig. 1 and App. C share: networks for all seeds, and where each search takes the points."""
+
+    seeds: Sequence[int] = range(600, 610)
+    grids: plane.Grids = GRIDS
+
+    def runs(self) -> list[Run]:
+        return [Run(PAIRS, NETWORK, standard(), PLAN, seed) for seed in self.seeds]
+
+    def complete(self, store: Store, workers: Workers, title: str) -> None:
+        todo = [run for run in self.runs() if parts(run) not in store]
+        jobs = (
+            [Job("LDP and UDP, two pairs", plane.updates(todo[0]) + len(todo), _move, (todo, self.grids, store))]
+            if todo
+            else []
+        )
+        workers.do(jobs, title)
+
+    def missing(self, store: Store) -> int:
+        return sum(parts(run) not in store for run in self.runs())
+
+    def errors(self, store: Store) -> list[int]:
+        """How many of the four points each network misclassifies before anything moves."""
+        return [store.load(parts(run)).numbers["errors"] for run in self.runs()]
+
+    def moves(self, store: Store) -> dict[Case, Moves]:
+        cloud = PAIRS.draw()
+        loaded = [store.load(parts(run)).arrays for run in self.runs()]
+        return {
+            case: Moves(
+                cloud.points.numpy(),
+                cloud.labels.numpy(),
+                np.stack([arrays["end"][i] for arrays in loaded]),
+                np.stack([arrays["margin"][i + 1] for arrays in loaded]),
+            )
+            for i, case in enumerate(SEARCHES)
+        }
+
+    def landscape(self, store: Store, shown: int) -> tuple[Array, Array, Array]:
+        """x, y and the lead of class 1 on the grid, for the network of one seed."""
+        arrays = store.load(parts(self.runs()[shown])).arrays
+        return arrays["x"], arrays["y"], arrays["lead"]
+
+    def settings(self) -> str:
+        return (
+            f"{PAIRS}, ours: the paper draws by hand. Seeds {self.seeds[0]}..{self.seeds[-1]}; MLP {NETWORK.widths}, "
+            f"ReLU, standard training, {PLAN}. Both searches take {STEPS} steps of {STEP} from the clean point, to "
+            "show how far they go; in training, UDP draws the number of steps. The short training was chosen on other "
+            "seeds, for smooth landscapes."
+        )
+
+
+WORK = TwoPairsMoved()
 
 
 def parts(run: Run) -> Parts:
     return ("pictorial", run, SEARCHES)
 
 
-def complete(store: Store, workers: Workers, title: str) -> None:
-    todo = [run for run in runs() if parts(run) not in store]
-    jobs = [Job("LDP and UDP, two pairs", plane.updates(todo[0]) + len(todo), _move, (todo, store))] if todo else []
-    workers.do(jobs, title)
-
-
-def missing(store: Store) -> int:
-    return sum(parts(run) not in store for run in runs())
-
-
-def _move(todo: Sequence[Run], store: Store, on_progress: OnProgress) -> None:
+def _move(todo: Sequence[Run], grids: plane.Grids, store: Store, on_progress: OnProgress) -> None:
     cloud = PAIRS.draw()
-    x, y = WINDOW.grid(plane.PICTURE_RESOLUTION)
+    x, y = WINDOW.grid(grids.picture)
     replicas, _ = plane.trained(todo, on_progress)
     by_search = torch.stack([moved(replicas, search, cloud) for search in SEARCHES.values()], 1)
     for i, (run, network, ends) in enumerate(zip(todo, replicas.split(), by_search, strict=True)):
         # Start and ends in one cloud: the window of the measurement then holds them all.
         every = torch.cat([cloud.points, ends.flatten(0, 1)])
-        measured = margins(network, Dataset(every, cloud.labels.repeat(len(ends) + 1)), resolution=101).margin
+        measured = grids.margins(network, Dataset(every, cloud.labels.repeat(len(ends) + 1))).margin
         answers = log_probs(network, WINDOW.points(len(x))).reshape(len(x), len(x), -1)
         arrays = {
             "end": ends.numpy(),
@@ -144,31 +185,6 @@ def moved(replicas: Replicas, search: Search, cloud: Dataset) -> torch.Tensor:
     # No search here draws anything: the seeds do not matter, only their number.
     rng = Rng.seeded(*range(replicas.replicas))
     return torch.unflatten(points + search(replicas, points, labels, rng).delta, 0, (replicas.replicas, -1))
-
-
-def errors(store: Store) -> list[int]:
-    """How many of the four points each network misclassifies before anything moves."""
-    return [store.load(parts(run)).numbers["errors"] for run in runs()]
-
-
-def moves(store: Store) -> dict[Case, Moves]:
-    cloud = PAIRS.draw()
-    loaded = [store.load(parts(run)).arrays for run in runs()]
-    return {
-        case: Moves(
-            cloud.points.numpy(),
-            cloud.labels.numpy(),
-            np.stack([arrays["end"][i] for arrays in loaded]),
-            np.stack([arrays["margin"][i + 1] for arrays in loaded]),
-        )
-        for i, case in enumerate(SEARCHES)
-    }
-
-
-def landscape(store: Store, seed: int) -> tuple[Array, Array, Array]:
-    """x, y and the lead of class 1 on the grid, for one network."""
-    arrays = store.load(parts(runs()[SEEDS.index(seed)])).arrays
-    return arrays["x"], arrays["y"], arrays["lead"]
 
 
 def loss_of(label: int, ahead: Array) -> Array:
@@ -200,6 +216,11 @@ def in_most(seen: Iterable[Array]) -> Outcome:
     return in_most_seeds(np.all(np.concatenate(list(seen), axis=1), axis=1).tolist())
 
 
+def seeds_of(results: Mapping[Case, Moves]) -> int:
+    """How many."""
+    return len(next(iter(results.values())).end)
+
+
 def table(results: Mapping[Case, Moves], radii: Sequence[float]) -> Table:
     rows = [
         (
@@ -218,9 +239,9 @@ def table(results: Mapping[Case, Moves], radii: Sequence[float]) -> Table:
         "Where the perturbed points end: near pair / far pair",
         ("search", "across θ %", "across θ* %", "past θ", "past θ*", "way"),
         tuple(rows),
-        f"Shares and means of {len(SEEDS)} seeds x 2 points. θ: the network's boundary; θ*: the best one, {PAIRS.near} "
-        f"from the near points and {PAIRS.far} from the far ones. Past: the deepest of all points. Way: Euclidean "
-        "distance from start to end.",
+        f"Shares and means of {seeds_of(results)} seeds x 2 points. θ: the network's boundary; θ*: the best one, "
+        f"{PAIRS.near} from the near points and {PAIRS.far} from the far ones. Past: the deepest of all points. Way: "
+        "Euclidean distance from start to end.",
     )
 
 
@@ -228,21 +249,12 @@ def _of_pairs(values: Array, digits: int) -> str:
     return " / ".join(f"{values[:, pair].mean():.{digits}f}" for pair in (NEAR, FAR))
 
 
-def settings() -> str:
-    return (
-        f"{PAIRS}, ours: the paper draws by hand. Seeds {SEEDS[0]}..{SEEDS[-1]}; MLP {NETWORK.widths}, ReLU, standard "
-        f"training, {PLAN}. Both searches take {STEPS} steps of {STEP} from the clean point, to show how far they go; "
-        "in training, UDP draws the number of steps. The short training was chosen on other seeds, for smooth "
-        "landscapes."
-    )
-
-
-def draw_moves(axes: Axes, grid: tuple[Array, Array, Array], moves: Moves, seed: int, radius: float) -> None:
+def draw_moves(axes: Axes, grid: tuple[Array, Array, Array], moves: Moves, shown: int, radius: float) -> None:
     """Arrows from start to end, the balls, the network's boundary (solid) and the best one (dashed)."""
     x, y, ahead = grid
     axes.contour(x, y, ahead, levels=[0.0], colors=BOUNDARY, linewidths=1.4)
     axes.axvline(0.0, color=BEST, linewidth=1.0, linestyle="dashed")
-    for start, end, label in zip(moves.start, moves.end[SEEDS.index(seed)], moves.labels, strict=True):
+    for start, end, label in zip(moves.start, moves.end[shown], moves.labels, strict=True):
         axes.add_patch(
             Circle(tuple(start), radius, fill=False, color=COLOURS[label], linewidth=0.6, linestyle="dotted")
         )

@@ -35,7 +35,7 @@ from widemargin.training.plan import SGD, Adam, Epochs, NoAugment, Plan, Triangl
 from widemargin.uncertainty.estimators import AtInput, BeforeHead, Estimator, Place, SingleSpec
 from widemargin.uncertainty.network import Network
 from widemargin.workers import Job, OnProgress, Workers
-from widemargin_studies.costs import judging, training, updates
+from widemargin_studies.costs import Pace, judging, seconds_per_pass, training, updates
 
 _AT_INPUT, _AT_THE_END, _ONE = AtInput(), Validation(every=1_000), SingleSpec()
 
@@ -226,6 +226,8 @@ class ImageStudy:
     cells: tuple[Cell, ...]
     judge: Judge
     tell: Callable[[ImageStudy, Store], Report]
+    pace: Pace = seconds_per_pass
+    """By which it is reckoned how long it takes."""
 
     @property
     def CORE_MINUTES(self) -> float:
@@ -355,7 +357,7 @@ class ImageStudy:
             if self._parts(run, later) in store
         ]
         told = f"All networks stand at epoch {epoch} of {length}."
-        return [told, *([f"EOT farther on: {'; '.join(farther)}."] if farther else [])]
+        return [told, *([f"Judged farther on: {'; '.join(farther)}."] if farther else [])]
 
     def _stage(self, store: Store) -> int:
         """The number of the furthest that all networks have reached."""
@@ -385,7 +387,7 @@ class ImageStudy:
         return judged_parts(self.judge, run, epoch)
 
     def _seconds(self, run: Run, epoch: int, begun: float) -> float:
-        return training(run, max(0.0, epoch - begun)) + judging(run, self.judge.passes)
+        return training(run, max(0.0, epoch - begun), self.pace) + judging(run, self.judge.passes, self.pace)
 
     def _runs(self) -> list[Run]:
         """Cells may stand in several tables, and a network in several cells."""

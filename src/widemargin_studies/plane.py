@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -22,25 +22,48 @@ from widemargin.training.loop import train
 from widemargin.training.plan import Adam, Cosine, Plan, Updates
 from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.replicas import Replicas
-from widemargin.workers import Job, OnProgress, Workers
+from widemargin.workers import Job, OnProgress
 
 NETWORK = MLPSpec((2, 64, 64, 2))
 FULL_BATCH = Plan(Updates(2_500), Adam(5e-3, Cosine()))
 BATCHES_OF_100 = Plan(Updates(3_000), Adam(5e-3, Cosine()), batch=100)
-PICTURE_RESOLUTION = 201
 TICK_EVERY = 25
+
+
+@dataclass(frozen=True)
+class Grids:
+    """How finely margins are measured and regions drawn.  No part of a key: other grids need another store."""
+
+    resolution: int = 301
+    refinements: int = 3
+    picture: int = 201
+
+    def margins(self, network: Network, cloud: Dataset, p: float = 2.0) -> Margins:
+        return margins(network, cloud, self.resolution, self.refinements, p)
+
+    def picture_arrays(self, network: Network, cloud: Dataset) -> dict[str, Any]:
+        """What a report needs to draw a network's regions without having it."""
+        window = Window.around(cloud, pad=0.3)
+        x, y = window.grid(self.picture)
+        answers = log_probs(network, window.points(self.picture)).reshape(self.picture, self.picture, -1)
+        values = lead(answers, 1).astype(np.float32)
+        return {"points": cloud.points.numpy(), "labels": cloud.labels.numpy(), "x": x, "y": y, "lead": values}
+
+
+GRIDS = Grids()
 
 
 def runs_of(data: PointSet, method: Method, plan: Plan, seeds: Iterable[int]) -> list[Run]:
     return [Run(data, NETWORK, method, plan, seed) for seed in seeds]
 
 
-def complete(runs: Sequence[Run], names: Mapping[Method, str], store: Store, workers: Workers, title: str) -> None:
-    """Train and measure every run that the store does not have yet."""
-    workers.do(jobs(runs, names, store), title)
-
-
-def jobs(runs: Sequence[Run], names: Mapping[Method, str], store: Store, norms: Sequence[float] = (2.0,)) -> list[Job]:
+def jobs(
+    runs: Sequence[Run],
+    names: Mapping[Method, str],
+    store: Store,
+    grids: Grids = GRIDS,
+    norms: Sequence[float] = (2.0,),
+) -> list[Job]:
     """What is left to do until margins are known in these norms; runs that differ only by seed are replicas."""
     # Whole groups, even for one missing seed: batched products round by who else is in them.
     groups = [list(group) for _, group in groupby(runs, key=lambda run: replace(run, seed=0))]
@@ -50,7 +73,7 @@ def jobs(runs: Sequence[Run], names: Mapping[Method, str], store: Store, norms: 
             f"{names[group[0].method]}, {type(group[0].data).__name__}",
             updates(group[0]),
             _train_group,
-            (group, store, norms),
+            (group, store, grids, norms),
         )
         for group in groups
     ]
@@ -105,30 +128,23 @@ def trained(runs: Sequence[Run], on_progress: OnProgress) -> tuple[Replicas, lis
     return network, losses
 
 
-def _train_group(runs: Sequence[Run], store: Store, norms: Sequence[float], on_progress: OnProgress) -> None:
+def _train_group(
+    runs: Sequence[Run], store: Store, grids: Grids, norms: Sequence[float], on_progress: OnProgress
+) -> None:
     cloud = points_of(runs[0])
     network, losses = trained(runs, on_progress)
     for run, single in zip(runs, network.split(), strict=True):
-        measured = margins(single, cloud)
+        measured = grids.margins(single, cloud)
         numbers = {"errors": measured.errors, "worst": measured.worst, "median": measured.median, "mean": measured.mean}
         arrays = {
             "margin": measured.margin,
             "best": measured.best,
             "loss": np.array(losses),
-            **picture_arrays(single, cloud),
+            **grids.picture_arrays(single, cloud),
         }
         weights = {name: value.numpy() for name, value in single.state_dict().items()}
         store.save((run,), numbers, arrays, weights)
         for p in norms:
             if p != 2:
-                other = margins(single, cloud, p=p)
+                other = grids.margins(single, cloud, p)
                 store.save(margins_parts(run, p), {}, {"margin": other.margin, "best": other.best}, {})
-
-
-def picture_arrays(network: Network, cloud: Dataset) -> dict[str, Any]:
-    """What a report needs to draw a network's regions without having it."""
-    window = Window.around(cloud, pad=0.3)
-    x, y = window.grid(PICTURE_RESOLUTION)
-    answers = log_probs(network, window.points(PICTURE_RESOLUTION)).reshape(PICTURE_RESOLUTION, PICTURE_RESOLUTION, -1)
-    values = lead(answers, 1).astype(np.float32)
-    return {"points": cloud.points.numpy(), "labels": cloud.labels.numpy(), "x": x, "y": y, "lead": values}

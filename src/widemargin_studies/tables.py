@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from statistics import fmean, stdev
 from typing import Any
@@ -22,14 +22,8 @@ from widemargin.report.tables import Table, mean_std
 from widemargin.report.verdicts import Estimate, Outcome, greater, most_of, smaller, student
 from widemargin.workers import Job, OnProgress, Workers
 
-TITLE = "Real tables: our methods beside the usual classifiers"
-CORE_MINUTES = 18.0
-SETS = ("iris", "wine", "breast cancer", "digits")
-SEEDS = (0, 1, 2, 3, 4, 5, 6)
 TEST = 0.3
 """Of all rows, drawn class by class for each seed."""
-MEASURED = 100
-"""The most test rows whose margin is measured."""
 BINS = 10
 Array = NDArray[Any]
 Predict = Callable[[Array], Array]
@@ -66,77 +60,133 @@ def _at(name: str, factor: float) -> str:
 
 
 MODELS = (LOGISTIC, SVM, TREES, *_OURS, *(_at(name, factor) for name in (UDP, PGD) for factor in _FACTORS))
-GRADIENT = (STANDARD, UDP, PGD, TRADES)
-"""Models whose margin minimum-norm attacks measure, too."""
-SETTINGS: Mapping[str, Any] = {}
-"""Of the classifier, beside its defaults."""
 
 
-def parts(data: str, model: str, seed: int) -> Parts:
-    return (
-        "tables",
-        data,
-        model,
-        dict(SETTINGS),
-        ATTACK.starts,
-        ATTACK.halvings,
-        ATTACK.rounds,
-        ATTACK.proposals,
-        seed,
-    )
+@dataclass(frozen=True)
+class Tables:
+    TITLE: str = "Real tables: our methods beside the usual classifiers"
+    CORE_MINUTES: float = 18.0
+    sets: tuple[str, ...] = ("iris", "wine", "breast cancer", "digits")
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)
+    measured: int = 100
+    """The most test rows whose margin is measured."""
+    attack: Attack = ATTACK
+    gradient: tuple[str, ...] = (STANDARD, UDP, PGD, TRADES)
+    """Models whose margin minimum-norm attacks measure, too."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of the classifier, beside its defaults."""
 
+    def parts(self, data: str, model: str, seed: int) -> Parts:
+        return (
+            "tables",
+            data,
+            model,
+            dict(self.settings),
+            self.attack.starts,
+            self.attack.halvings,
+            self.attack.rounds,
+            self.attack.proposals,
+            seed,
+        )
 
-def _cells() -> list[tuple[str, str, int]]:
-    return [(data, model, seed) for data in SETS for model in MODELS for seed in SEEDS]
+    def _cells(self) -> list[tuple[str, str, int]]:
+        return [(data, model, seed) for data in self.sets for model in MODELS for seed in self.seeds]
 
+    def run(self, store: Store, workers: Workers) -> None:
+        todo = [cell for cell in self._cells() if self.parts(*cell) not in store]
+        workers.do(
+            [
+                Job(f"{data}, {model}, split {seed}", 1, self.fit, (data, model, seed, store))
+                for data, model, seed in todo
+            ],
+            self.TITLE,
+        )
 
-def run(store: Store, workers: Workers) -> None:
-    todo = [cell for cell in _cells() if parts(*cell) not in store]
-    workers.do(
-        [Job(f"{data}, {model}, split {seed}", 1, fit, (data, model, seed, store)) for data, model, seed in todo], TITLE
-    )
+    def missing(self, store: Store) -> int:
+        return sum(self.parts(*cell) not in store for cell in self._cells())
 
-
-def missing(store: Store) -> int:
-    return sum(parts(*cell) not in store for cell in _cells())
-
-
-def fit(data: str, model: str, seed: int, store: Store, on_progress: OnProgress) -> None:
-    x, y, test_x, test_y = split(data, seed)
-    shift, scale = x.mean(0), x.std(0)
-    # Everything is in standard deviations of the training rows, for every model.
-    scale = np.where(scale > 0, scale, 1.0)
-    x, test_x = (x - shift) / scale, (test_x - shift) / scale
-    classifier = made(model, seed)
-    began = time.process_time()
-    classifier.fit(x, y)
-    seconds = time.process_time() - began
-    probabilities = classifier.predict_proba(test_x)
-    rows = np.random.default_rng(seed).permutation(len(test_x))[:MEASURED]
-    margins = decision_margins(classifier.predict, test_x[rows], test_y[rows], x, ATTACK, seed)
-    dataset = Dataset(torch.tensor(x), torch.tensor(y))
-    radius = separation(dataset, "l2").radius(0.5)
-    numbers: dict[str, Any] = {
-        "accuracy": float((probabilities.argmax(1) == test_y).mean()),
-        "ece": ece(probabilities, test_y),
-        "margin": float(np.median(margins)),
-        "robust": float((margins > radius / 2).mean()),
-        "radius": radius / 2,
-        "seconds": seconds,
-        "n": len(test_y),
-        "train": len(y),
-    }
-    if hasattr(classifier, "eps_"):
-        numbers["eps"] = classifier.eps_
-    if model in GRADIENT:
-        wrong = classifier.predict(test_x[rows]) != test_y[rows]
-        nearest = np.where(wrong, 0.0, classifier.margin(test_x[rows], "l2"))
-        numbers |= {
-            "gradient margin": float(np.median(nearest)),
-            "gradient robust": float((nearest > radius / 2).mean()),
+    def fit(self, data: str, model: str, seed: int, store: Store, on_progress: OnProgress) -> None:
+        x, y, test_x, test_y = split(data, seed)
+        shift, scale = x.mean(0), x.std(0)
+        # Everything is in standard deviations of the training rows, for every model.
+        scale = np.where(scale > 0, scale, 1.0)
+        x, test_x = (x - shift) / scale, (test_x - shift) / scale
+        classifier = self.made(model, seed)
+        began = time.process_time()
+        classifier.fit(x, y)
+        seconds = time.process_time() - began
+        probabilities = classifier.predict_proba(test_x)
+        rows = np.random.default_rng(seed).permutation(len(test_x))[: self.measured]
+        margins = decision_margins(classifier.predict, test_x[rows], test_y[rows], x, self.attack, seed)
+        dataset = Dataset(torch.tensor(x), torch.tensor(y))
+        radius = separation(dataset, "l2").radius(0.5)
+        numbers: dict[str, Any] = {
+            "accuracy": float((probabilities.argmax(1) == test_y).mean()),
+            "ece": ece(probabilities, test_y),
+            "margin": float(np.median(margins)),
+            "robust": float((margins > radius / 2).mean()),
+            "radius": radius / 2,
+            "seconds": seconds,
+            "n": len(test_y),
+            "train": len(y),
         }
-    store.save(parts(data, model, seed), numbers, {"margins": margins}, {})
-    on_progress(1)
+        if hasattr(classifier, "eps_"):
+            numbers["eps"] = classifier.eps_
+        if model in self.gradient:
+            wrong = classifier.predict(test_x[rows]) != test_y[rows]
+            nearest = np.where(wrong, 0.0, classifier.margin(test_x[rows], "l2"))
+            numbers |= {
+                "gradient margin": float(np.median(nearest)),
+                "gradient robust": float((nearest > radius / 2).mean()),
+            }
+        store.save(self.parts(data, model, seed), numbers, {"margins": margins}, {})
+        on_progress(1)
+
+    def made(self, model: str, seed: int) -> Any:
+        from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.svm import SVC
+
+        from widemargin.sklearn import WideMarginClassifier
+
+        usual: dict[str, Callable[[], Any]] = {
+            LOGISTIC: lambda: LogisticRegression(max_iter=2_000),
+            # Its probabilities are Platt's.
+            SVM: lambda: CalibratedClassifierCV(SVC(), ensemble=False, cv=3),
+            TREES: lambda: HistGradientBoostingClassifier(random_state=seed),
+        }
+        if model in usual:
+            return usual[model]()
+        name, _, more = model.partition(", ")
+        if model in _OURS:
+            return WideMarginClassifier(**_OURS[model], **self.settings, random_state=seed)
+        return _Scaled(float(more.split()[0]), WideMarginClassifier(**_OURS[name], **self.settings, random_state=seed))
+
+    def report(self, store: Store) -> Report:
+        found: Found = {
+            data: {
+                model: [store.load(self.parts(data, model, seed)).numbers for seed in self.seeds] for model in MODELS
+            }
+            for data in self.sets
+        }
+        return Report(
+            self.TITLE,
+            "What do accuracy, margin, robustness and calibration cost and gain on small real tables?",
+            f"scikit-learn's embedded sets; {len(self.seeds)} stratified splits, {100 * TEST:g} % to test; columns "
+            "standardised on the training rows, distances in standard deviations (l2). Margins of at most "
+            f"{self.measured} test rows by {self.attack}: an upper bound, the same attack for every model. Radius of "
+            "robust accuracy: a quarter of the median distance of training rows to another class. Our classifiers with "
+            f"the defaults of WideMarginClassifier{f' and {dict(self.settings)}' if self.settings else ''}, eps auto; "
+            "others with scikit-learn's. Splits overlap, so bounds are those of Nadeau and Bengio (2003). "
+            "Seconds of one core to fit.",
+            verdicts(found),
+            tuple(_table(data, found[data]) for data in self.sets),
+            (_picture(found),),
+        )
+
+
+STUDY = Tables()
 
 
 @cache
@@ -160,28 +210,6 @@ def split(data: str, seed: int) -> tuple[Array, Array, Array, Array]:
     x, y = table(data)
     train, test = train_test_split(np.arange(len(y)), test_size=TEST, stratify=y, random_state=seed)
     return x[train], y[train], x[test], y[test]
-
-
-def made(model: str, seed: int) -> Any:
-    from sklearn.calibration import CalibratedClassifierCV
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.svm import SVC
-
-    from widemargin.sklearn import WideMarginClassifier
-
-    usual: dict[str, Callable[[], Any]] = {
-        LOGISTIC: lambda: LogisticRegression(max_iter=2_000),
-        # Its probabilities are Platt's.
-        SVM: lambda: CalibratedClassifierCV(SVC(), ensemble=False, cv=3),
-        TREES: lambda: HistGradientBoostingClassifier(random_state=seed),
-    }
-    if model in usual:
-        return usual[model]()
-    name, _, more = model.partition(", ")
-    if model in _OURS:
-        return WideMarginClassifier(**_OURS[model], **SETTINGS, random_state=seed)
-    return _Scaled(float(more.split()[0]), WideMarginClassifier(**_OURS[name], **SETTINGS, random_state=seed))
 
 
 @dataclass
@@ -275,27 +303,6 @@ Found = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
 """Numbers by set, model and split."""
 
 
-def report(store: Store) -> Report:
-    found: Found = {
-        data: {model: [store.load(parts(data, model, seed)).numbers for seed in SEEDS] for model in MODELS}
-        for data in SETS
-    }
-    return Report(
-        TITLE,
-        "What do accuracy, margin, robustness and calibration cost and gain on small real tables?",
-        f"scikit-learn's embedded sets; {len(SEEDS)} stratified splits, {100 * TEST:g} % to test; columns standardised "
-        "on the training rows, distances in standard deviations (l2). Margins of at most "
-        f"{MEASURED} test rows by {ATTACK}: an upper bound, the same attack for every model. Radius of robust "
-        "accuracy: a quarter of the median distance of training rows to another class. Our classifiers with the "
-        f"defaults of WideMarginClassifier{f' and {dict(SETTINGS)}' if SETTINGS else ''}, eps auto; "
-        "others with scikit-learn's. Splits overlap, so bounds are those of Nadeau and Bengio (2003). "
-        "Seconds of one core to fit.",
-        verdicts(found),
-        tuple(_table(data, found[data]) for data in SETS),
-        (_picture(found),),
-    )
-
-
 def _table(data: str, models: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
     first = models[LOGISTIC][0]
     return Table(
@@ -321,7 +328,7 @@ def _table(data: str, models: Mapping[str, Sequence[Mapping[str, Any]]]) -> Tabl
             )
             for model, numbers in models.items()
         ),
-        f"Mean and standard deviation over {len(SEEDS)} splits. Robust at a distance of "
+        f"Mean and standard deviation over {len(models[LOGISTIC])} splits. Robust at a distance of "
         f"{fmean(one['radius'] for one in models[LOGISTIC]):.2g} in the mean; gradient attacks (minimum-norm) are for "
         "networks: trees have no gradient, and those of the SVM and of logistic regression are not used.",
     )
@@ -412,7 +419,7 @@ def _picture(found: Found) -> Picture:
     """A line for each model, the same in all panels."""
     models = [model for model in MODELS if " x eps" not in model]
     places = list(range(len(models)))[::-1]
-    figure, (line,) = panels(1, len(SETS), size=3.2)
+    figure, (line,) = panels(1, len(found), size=3.2)
     for panel, (data, by_model) in zip(line, found.items(), strict=True):
         for colour, name in zip(COLOURS, ("accuracy", "robust"), strict=False):
             values = [100 * fmean(one[name] for one in by_model[model]) for model in models]

@@ -24,9 +24,6 @@ from widemargin.uncertainty.replicas import Replicas
 from widemargin.workers import Job, OnProgress, Workers
 from widemargin_studies import plane
 
-TITLE = "Sec. 4.2: the theorem, and LDP beyond half the distance"
-CORE_MINUTES = 1.0
-
 
 @dataclass(frozen=True)
 class Mixture:
@@ -68,17 +65,11 @@ class Simulation:
 
 CHANCE = 4.5
 """Means this many standard errors off are not chance, even the farthest of a thousand."""
-SIMULATIONS = tuple(Simulation(seed) for seed in range(700, 705))
-DATA, NETWORK, SEEDS = TwoGaussians(seed=1), MLPSpec((1, 2)), range(700, 710)
+DATA, NETWORK = TwoGaussians(seed=1), MLPSpec((1, 2))
 PLAN = Plan(Updates(300), Adam(5e-2))
 RECIPES = {"LDP-PGD": pgd, "UDP-PGD": udp}
 RADII = (0.9, 1.05, 1.5, 3.0)
 Case = tuple[str, float]
-RUNS: Mapping[Case, Sequence[Run]] = {
-    (name, radius): [Run(DATA, NETWORK, recipe(Linf(radius, OPEN), radius / 10, 10), PLAN, seed) for seed in SEEDS]
-    for name, recipe in RECIPES.items()
-    for radius in RADII
-}
 
 
 def shared(points: Array, boundary: Array | float, rng: np.random.Generator) -> Array:
@@ -176,22 +167,65 @@ def train_group(runs: Sequence[Run], store: Store, on_progress: OnProgress) -> N
         store.save((run,), numbers, {"course": np.stack(course)[:, i]}, {})
 
 
-def run(store: Store, workers: Workers) -> None:
-    jobs = [
-        Job(f"oracle, seed {simulation.seed}", len(simulation.cases), simulate, (simulation, store))
-        for simulation in SIMULATIONS
-        if (simulation,) not in store
-    ]
-    for (name, radius), runs in RUNS.items():
-        todo = [one_run for one_run in runs if (one_run,) not in store]
-        if todo:
-            jobs.append(Job(f"{name}, eps {radius}", plane.updates(todo[0]), train_group, (todo, store)))
-    workers.do(jobs, "Theorem")
+@dataclass(frozen=True)
+class Theorem:
+    TITLE: str = "Sec. 4.2: the theorem, and LDP beyond half the distance"
+    CORE_MINUTES: float = 1.0
+    simulations: tuple[Simulation, ...] = tuple(Simulation(seed) for seed in range(700, 705))
+    """They differ by seed alone."""
+    seeds: Sequence[int] = range(700, 710)
+    """Of the trained networks."""
+    data: TwoGaussians = DATA
+    plan: Plan = PLAN
+
+    @property
+    def runs(self) -> Mapping[Case, Sequence[Run]]:
+        return {
+            (name, radius): [
+                Run(self.data, NETWORK, recipe(Linf(radius, OPEN), radius / 10, 10), self.plan, seed)
+                for seed in self.seeds
+            ]
+            for name, recipe in RECIPES.items()
+            for radius in RADII
+        }
+
+    def run(self, store: Store, workers: Workers) -> None:
+        jobs = [
+            Job(f"oracle, seed {simulation.seed}", len(simulation.cases), simulate, (simulation, store))
+            for simulation in self.simulations
+            if (simulation,) not in store
+        ]
+        for (name, radius), runs in self.runs.items():
+            todo = [one_run for one_run in runs if (one_run,) not in store]
+            if todo:
+                jobs.append(Job(f"{name}, eps {radius}", plane.updates(todo[0]), train_group, (todo, store)))
+        workers.do(jobs, "Theorem")
+
+    def missing(self, store: Store) -> int:
+        every = [*self.simulations, *(one_run for runs in self.runs.values() for one_run in runs)]
+        return sum((one,) not in store for one in every)
+
+    def report(self, store: Store) -> Report:
+        one, arrays = self.simulations[0], [store.load((simulation,)).arrays for simulation in self.simulations]
+        drawn = {name: np.stack([group[name] for group in arrays]) for name in arrays[0]}
+        numbers = {case: [store.load((group,)).numbers for group in runs] for case, runs in self.runs.items()}
+        trained = {case: {name: [group[name] for group in runs] for name in runs[0]} for case, runs in numbers.items()}
+        return Report(
+            self.TITLE,
+            "Does UDP pull the boundary to the middle as the theorem says, and where does LDP fail?",
+            f"Oracle: seeds {self.simulations[0].seed}..{self.simulations[-1].seed}, {one.draws} draws each, "
+            f"{one.chains} chains. Training: {self.data}, logistic regression, {self.plan}, 10 steps of eps/10 (UDP "
+            f"draws 1..10), seeds {self.seeds[0]}..{self.seeds[-1]}. That accuracy is judged over the second half of a "
+            "training at a constant rate was settled on other seeds, after two forms that did not show LDP's failure: "
+            "with a rate that decays to 0 it ended at 1.00 up to eps 1.5, its slope near 0; and the clean loss did not "
+            "separate the radii.",
+            verdicts(one, drawn, trained),
+            tables(one, drawn, trained),
+            (trajectories(one, drawn), accuracies(trained)),
+        )
 
 
-def missing(store: Store) -> int:
-    every = [*SIMULATIONS, *(one_run for runs in RUNS.values() for one_run in runs)]
-    return sum((one,) not in store for one in every)
+STUDY = Theorem()
 
 
 Drawn = Mapping[str, Array]
@@ -200,27 +234,7 @@ Trained = Mapping[Case, Mapping[str, Sequence[float]]]
 """Numbers of all seeds."""
 
 
-def report(store: Store) -> Report:
-    one, arrays = SIMULATIONS[0], [store.load((simulation,)).arrays for simulation in SIMULATIONS]
-    drawn = {name: np.stack([group[name] for group in arrays]) for name in arrays[0]}
-    numbers = {case: [store.load((group,)).numbers for group in runs] for case, runs in RUNS.items()}
-    trained = {case: {name: [group[name] for group in runs] for name in runs[0]} for case, runs in numbers.items()}
-    return Report(
-        TITLE,
-        "Does UDP pull the boundary to the middle as the theorem says, and where does LDP fail?",
-        f"Oracle: seeds {SIMULATIONS[0].seed}..{SIMULATIONS[-1].seed}, {one.draws} draws each, {one.chains} chains. "
-        f"Training: {DATA}, logistic regression, {PLAN}, 10 steps of eps/10 (UDP draws 1..10), seeds {SEEDS[0]}.."
-        f"{SEEDS[-1]}. That accuracy is judged over the second half of a training at a constant rate was settled on "
-        "other seeds, after two forms that did not show LDP's failure: with a rate that decays to 0 it ended at 1.00 "
-        "up to eps 1.5, its slope near 0; and the clean loss did not separate the radii.",
-        verdicts(drawn, trained),
-        tables(drawn, trained),
-        (trajectories(drawn), accuracies(trained)),
-    )
-
-
-def tables(drawn: Drawn, trained: Trained) -> tuple[Table, ...]:
-    one = SIMULATIONS[0]
+def tables(one: Simulation, drawn: Drawn, trained: Trained) -> tuple[Table, ...]:
     recursion = [
         (f"{m.low:g}, {m.high:g}", f"{rate:g}", f"{w:g}", f"{expected(w, m, rate):.3f}", _signed(drawn["gaps"][:, i]))
         for i, (m, rate, w) in enumerate(one.cases)
@@ -235,7 +249,7 @@ def tables(drawn: Drawn, trained: Trained) -> tuple[Table, ...]:
         for (name, radius), group in trained.items()
     ]
     sizes = f"K = {one.steps}, means -1 and 1, w - w* = {one.offsets[0]}; for many steps it is 1 / (alpha K) from 2 on."
-    each = f"One number for each of {len(SIMULATIONS)} seeds."
+    each = f"One number for each of {len(drawn['gaps'])} seeds."
     return (
         Table("One update of UDP", ("means", "eta", "w", "mean of w'", "off by, std errors"), tuple(recursion), each),
         Table("Pull of the discrete Alg. 1 (theorem: 0.5)", ("alpha K", "pull"), tuple(pulls), sizes),
@@ -245,18 +259,22 @@ def tables(drawn: Drawn, trained: Trained) -> tuple[Table, ...]:
             ("method", "accuracy", "while training", "clean loss", "slope"),
             tuple(fits),
             f"Train accuracy at the end and over the second half, and cross-entropy at the clean points (not knowing: "
-            f"0.69); mean ± std over {len(SEEDS)} seeds.",
+            f"0.69); mean ± std over {_seeds_of(trained)} seeds.",
         ),
     )
+
+
+def _seeds_of(trained: Trained) -> int:
+    """How many."""
+    return len(next(iter(trained.values()))["accuracy"])
 
 
 def _signed(values: Array) -> str:
     return " ".join(f"{value:+.1f}" for value in values)
 
 
-def off_decay(drawn: Drawn) -> float:
+def off_decay(one: Simulation, drawn: Drawn) -> float:
     """The largest distance of the chains' mean from the theorem's decay, in standard errors."""
-    one = SIMULATIONS[0]
     error = drawn["deviation"][..., 1:] / one.chains**0.5
     theory = np.array([decayed(one, rate) for rate in one.rates])
     return float(np.abs((drawn["mean"] - theory)[..., 1:] / error).max())
@@ -267,8 +285,8 @@ def decayed(simulation: Simulation, rate: float) -> list[float]:
     return [expected(start, mixture, rate, n) for n in range(simulation.updates + 1)]
 
 
-def verdicts(drawn: Drawn, trained: Trained) -> tuple[Verdict, ...]:
-    one, gaps, off = SIMULATIONS[0], drawn["gaps"], np.abs(drawn["oracle"][..., 0]).max()
+def verdicts(one: Simulation, drawn: Drawn, trained: Trained) -> tuple[Verdict, ...]:
+    gaps, off = drawn["gaps"], np.abs(drawn["oracle"][..., 0]).max()
     pulls, flipped, left = (x.mean(0) for x in (drawn["pulls"], drawn["oracle"][..., 1], drawn["deviation"][..., -1]))
     course = {case: group["course"] for case, group in trained.items()}
     return (
@@ -280,8 +298,8 @@ def verdicts(drawn: Drawn, trained: Trained) -> tuple[Verdict, ...]:
         ),
         Verdict(
             "Over many updates the mean decays as (1 - eta/2)^n.",
-            exactly(off_decay(drawn) < CHANCE),
-            f"at most {off_decay(drawn):.1f} standard errors off, over {one.updates} updates",
+            exactly(off_decay(one, drawn) < CHANCE),
+            f"at most {off_decay(one, drawn):.1f} standard errors off, over {one.updates} updates",
         ),
         Verdict(
             "The boundary itself converges to the best one (App. B's wording; fixed eta).",
@@ -335,8 +353,7 @@ def _by_radius(trained: Trained, name: str, column: str) -> str:
     )
 
 
-def trajectories(drawn: Drawn) -> Picture:
-    one = SIMULATIONS[0]
+def trajectories(one: Simulation, drawn: Drawn) -> Picture:
     figure, (axes,) = panels(1, len(one.rates), size=3.4)
     n = np.arange(one.updates + 1)
     for i, (panel, rate) in enumerate(zip(axes, one.rates, strict=True)):
@@ -358,10 +375,14 @@ def accuracies(trained: Trained) -> Picture:
             values = [trained[name, radius][column] for radius in RADII]
             places = np.arange(len(RADII)) + shift
             panel.plot(places, np.mean(values, 1), color=colour, label=name)
-            panel.scatter(places.repeat(len(SEEDS)), np.ravel(values), color=colour, s=16, alpha=0.6, linewidths=0)
+            panel.scatter(
+                places.repeat(_seeds_of(trained)), np.ravel(values), color=colour, s=16, alpha=0.6, linewidths=0
+            )
         panel.set(xlabel="eps  (half the distance of the means: 1)", ylim=(-0.05, 1.08))
         panel.set_xticks(range(len(RADII)), [f"{radius:g}" for radius in RADII])
     axes[0].set(title="over the second half of training", ylabel="train accuracy")
     axes[1].set_title("after the last update")
     axes[0].legend(loc="lower left", fontsize=9)
-    return Picture("theorem-accuracy", figure, f"Logistic regression; dots: {len(SEEDS)} seeds, lines: their mean.")
+    return Picture(
+        "theorem-accuracy", figure, f"Logistic regression; dots: {_seeds_of(trained)} seeds, lines: their mean."
+    )

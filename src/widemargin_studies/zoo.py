@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,6 @@ from widemargin_studies import app_overfitting_fashion, tab2
 from widemargin_studies.beside import short
 from widemargin_studies.pixels import Cell, ImageStudy
 
-TITLE = "Margins of the networks in the zoo"
-CORE_MINUTES = 24.0
-POINTS = 300
 NORMS: dict[str, Norm] = {"linf": Linf, "l2": L2}
 SHOWN = {"linf": 0.3, "l2": 3.0}
 """How far the axes go."""
@@ -52,77 +50,87 @@ SOURCES: dict[str, tuple[ImageStudy, str]] = {
 """Studies whose networks of seed 0 are put into the zoo."""
 
 
-def run(store: Store, workers: Workers) -> None:
-    jobs = [
-        Job(f"{card.name}, {norm}", POINTS, _measure, (card, norm, store))
-        for card in cards()
-        for norm in NORMS
-        if _parts(card, norm) not in store
-    ]
-    workers.do(jobs, TITLE)
+@dataclass(frozen=True)
+class ZooMargins:
+    TITLE: str = "Margins of the networks in the zoo"
+    CORE_MINUTES: float = 24.0
+    points: int = 300
+    """Of the test set, drawn with seed 0."""
 
+    def parts(self, card: Card, norm: str) -> Parts:
+        return ("margins of the zoo", card, load_model(f"{PREFIX}{card.name}").digest, norm, self.points)
 
-def missing(store: Store) -> int:
-    return sum(_parts(card, norm) not in store for card in cards() for norm in NORMS)
+    def run(self, store: Store, workers: Workers) -> None:
+        jobs = [
+            Job(f"{card.name}, {norm}", self.points, self._measure, (card, norm, store))
+            for card in cards()
+            for norm in NORMS
+            if self.parts(card, norm) not in store
+        ]
+        workers.do(jobs, self.TITLE)
 
+    def missing(self, store: Store) -> int:
+        return sum(self.parts(card, norm) not in store for card in cards() for norm in NORMS)
 
-def _parts(card: Card, norm: str) -> Parts:
-    return ("margins of the zoo", card, load_model(f"{PREFIX}{card.name}").digest, norm, POINTS)
+    def _measure(self, card: Card, norm: str, store: Store, on_progress: OnProgress) -> None:
+        model = load_model(f"{PREFIX}{card.name}")
+        assert model.run is not None
+        parts = model.run.data.draw()
+        assert isinstance(parts, Splits)
+        some = at_most(parts.test, self.points, 0)
+        nearest = distances(model.network, some, NORMS[norm], rows=100, on_progress=on_progress)
+        numbers = {"n": len(some), "clean": accuracy(model.network, some)}
+        store.save(self.parts(card, norm), numbers, {"margin": nearest.distance.cpu().double().numpy()}, {})
 
-
-def _measure(card: Card, norm: str, store: Store, on_progress: OnProgress) -> None:
-    model = load_model(f"{PREFIX}{card.name}")
-    assert model.run is not None
-    parts = model.run.data.draw()
-    assert isinstance(parts, Splits)
-    some = at_most(parts.test, POINTS, 0)
-    nearest = distances(model.network, some, NORMS[norm], rows=100, on_progress=on_progress)
-    numbers = {"n": len(some), "clean": accuracy(model.network, some)}
-    store.save(_parts(card, norm), numbers, {"margin": nearest.distance.cpu().double().numpy()}, {})
-
-
-def report(store: Store) -> Report:
-    nearest = cards()
-    figure, axes = panels(2, len(NORMS), size=4.0)
-    rows = []
-    # More networks than colours are told apart by their lines.
-    for card, (line, colour) in zip(nearest, cycle(product(("-", "--", ":"), COLOURS)), strict=False):
-        stored = {norm: store.load(_parts(card, norm)) for norm in NORMS}
-        for (norm, of_norm), (above, below) in zip(stored.items(), zip(*axes, strict=True), strict=True):
-            margins = np.sort(of_norm.arrays["margin"])
-            label = f"{card.name.removeprefix('fashion-lenet-')} ({card.epochs} epochs)"
-            radii = np.linspace(0, SHOWN[norm], 200)
-            above.plot(radii, [100 * np.mean(margins > radius) for radius in radii], color=colour, ls=line, label=label)
-            bins = np.linspace(0, SHOWN[norm], 31)
-            below.hist(np.clip(margins, 0, SHOWN[norm]), bins=bins, histtype="step", color=colour, ls=line, label=label)
-        rows.append((card.name, str(card.epochs), *_quantiles(stored)))
-    for norm, (above, below) in zip(NORMS, zip(*axes, strict=True), strict=True):
-        above.set_ylabel("test points with a wider margin, %")
-        below.set_ylabel("test points")
-        for panel in (above, below):
-            panel.set_xlabel(f"margin, {norm}")
-    axes[0][0].legend(fontsize=7)
-    table = Table(
-        "Margins",
-        ("network", "epochs", *(f"{norm} {what}" for norm in NORMS for what in ("25 %", "median", "75 %"))),
-        tuple(rows),
-        f"Quantiles over {POINTS} test points drawn with seed 0; a misclassified point has margin 0.",
-    )
-    return Report(
-        TITLE,
-        "How far is the boundary from test points, after each way of training?",
-        "Fashion-MNIST, LeNet. A margin is the least of what DDN, FMN, FAB and bisected APGD find, an upper bound.",
-        (),
-        (table,),
-        (
-            Picture(
-                "margins",
-                figure,
-                "Above: the share of test points whose margin is wider than the radius, which is robust accuracy; "
-                "below: how margins are distributed, the last bin with all wider ones.",
+    def report(self, store: Store) -> Report:
+        nearest = cards()
+        figure, axes = panels(2, len(NORMS), size=4.0)
+        rows = []
+        # More networks than colours are told apart by their lines.
+        for card, (line, colour) in zip(nearest, cycle(product(("-", "--", ":"), COLOURS)), strict=False):
+            stored = {norm: store.load(self.parts(card, norm)) for norm in NORMS}
+            for (norm, of_norm), (above, below) in zip(stored.items(), zip(*axes, strict=True), strict=True):
+                margins = np.sort(of_norm.arrays["margin"])
+                label = f"{card.name.removeprefix('fashion-lenet-')} ({card.epochs} epochs)"
+                radii = np.linspace(0, SHOWN[norm], 200)
+                above.plot(
+                    radii, [100 * np.mean(margins > radius) for radius in radii], color=colour, ls=line, label=label
+                )
+                bins = np.linspace(0, SHOWN[norm], 31)
+                below.hist(
+                    np.clip(margins, 0, SHOWN[norm]), bins=bins, histtype="step", color=colour, ls=line, label=label
+                )
+            rows.append((card.name, str(card.epochs), *_quantiles(stored)))
+        for norm, (above, below) in zip(NORMS, zip(*axes, strict=True), strict=True):
+            above.set_ylabel("test points with a wider margin, %")
+            below.set_ylabel("test points")
+            for panel in (above, below):
+                panel.set_xlabel(f"margin, {norm}")
+        axes[0][0].legend(fontsize=7)
+        table = Table(
+            "Margins",
+            ("network", "epochs", *(f"{norm} {what}" for norm in NORMS for what in ("25 %", "median", "75 %"))),
+            tuple(rows),
+            f"Quantiles over {self.points} test points drawn with seed 0; a misclassified point has margin 0.",
+        )
+        return Report(
+            self.TITLE,
+            "How far is the boundary from test points, after each way of training?",
+            "Fashion-MNIST, LeNet. A margin is the least of what DDN, FMN, FAB and bisected APGD find, an upper bound.",
+            (),
+            (table,),
+            (
+                Picture(
+                    "margins",
+                    figure,
+                    "Above: the share of test points whose margin is wider than the radius, which is robust accuracy; "
+                    "below: how margins are distributed, the last bin with all wider ones.",
+                ),
             ),
-        ),
-    )
+        )
+
+
+STUDY = ZooMargins()
 
 
 def _quantiles(stored: dict[str, Stored]) -> list[str]:

@@ -19,7 +19,7 @@ def test_the_demonstration_shows_what_the_readme_says(tmp_path: Path) -> None:
     for name in ("margins.png", "page.html", "report.md"):
         assert (tmp_path / name).stat().st_size > 1_000
         assert name in done.stdout
-    found = fig3.results(demo.cells(), Store(tmp_path / "runs"))
+    found = fig3.results(demo.STUDY.cells(), Store(tmp_path / "runs"))
     worst = {
         (fig3.TITLES[d], name): np.mean([m.worst for m in own]) for d, by in found.items() for name, own in by.items()
     }

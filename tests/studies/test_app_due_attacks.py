@@ -3,28 +3,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from widemargin.perturb.search import Search
+from plane_studies import workers
 from widemargin.report.store import Store
 from widemargin.report.verdicts import Outcome
-from widemargin.workers import Workers
-from widemargin_studies import app_due_attacks
-from widemargin_studies.app_due_attacks import Ends
+from widemargin_studies.app_due_attacks import STUDY, DueAttacks, Ends, verdicts
+from widemargin_studies.due import Due
 
 
-def test_attacks_run_once_and_are_reported(tiny_due: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = {
-        name: Search(
-            search.objective, search.ball, app_due_attacks.Ascent(app_due_attacks.Fixed(2), search.ascent.step)
-        )
-        for name, search in app_due_attacks.SEARCHES.items()
-    }
-    monkeypatch.setattr(app_due_attacks, "SEARCHES", short)
-    store = Store(tmp_path / "runs")
-    assert app_due_attacks.missing(store) == 1
-    app_due_attacks.run(store, tiny_due)
-    assert app_due_attacks.missing(store) == 0
-    report = app_due_attacks.report(store)
-    assert [row[0] for row in report.tables[0].rows] == ["PGD-50", "UDP-50"]
+def test_attacks_run_once_and_are_reported(tiny_due: Due, tmp_path: Path) -> None:
+    study, store = DueAttacks(kernel=tiny_due), Store(tmp_path / "runs")
+    assert study.missing(store) == 1
+    study.run(store, workers())
+    assert study.missing(store) == 0
+    report = study.report(store)
+    assert [row[0] for row in report.tables[0].rows] == ["PGD-2", "UDP-2"]
     assert all(path.is_file() for path in report.write(tmp_path / "report"))
 
 
@@ -43,4 +35,5 @@ def ends(margin: list[float], away: float = 0.0) -> list[Ends]:
     ids=["the paper", "overshoot is no crossing", "udp crosses"],
 )
 def test_verdicts_of_attacks(pgd_ends: list[Ends], udp_ends: list[Ends], outcomes: list[Outcome]) -> None:
-    assert [verdict.outcome for verdict in app_due_attacks.verdicts(pgd_ends, udp_ends)] == outcomes
+    results = dict(zip(STUDY.searches, (pgd_ends, udp_ends), strict=True))
+    assert [verdict.outcome for verdict in verdicts(results)] == outcomes

@@ -1,26 +1,20 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from widemargin.recipes import pgd, standard, udp
+from plane_studies import workers
 from widemargin.report.store import Store
-from widemargin.workers import Workers
-from widemargin_studies import app_due_training, due
+from widemargin_studies import app_due_training
+from widemargin_studies.app_due_training import DueTraining
+from widemargin_studies.due import Due
 
 
-def test_training_runs_once_and_is_reported(tiny_due: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    methods = {
-        app_due_training.CLEAN: standard(),
-        app_due_training.PGD: pgd(due.BALL, due.ALPHA, 2),
-        app_due_training.UDP: udp(due.BALL, due.ALPHA, 2),
-    }
-    monkeypatch.setattr(app_due_training, "METHODS", methods)
-    store = Store(tmp_path / "runs")
-    assert app_due_training.missing(store) == 3
-    app_due_training.run(store, tiny_due)
-    assert app_due_training.missing(store) == 0
-    report = app_due_training.report(store)
+def test_training_runs_once_and_is_reported(tiny_due: Due, tmp_path: Path) -> None:
+    study, store = DueTraining(kernel=tiny_due), Store(tmp_path / "runs")
+    assert study.missing(store) == 3
+    study.run(store, workers())
+    assert study.missing(store) == 0
+    report = study.report(store)
     assert len(report.tables[0].rows) == 3
     assert all(path.is_file() for path in report.write(tmp_path / "report"))
 

@@ -1,15 +1,15 @@
-import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
-import rich.console
 import torch
 
 import widemargin as wm
+from plane_studies import workers
 from widemargin.report.store import Store
-from widemargin.workers import Workers
 from widemargin_studies import app_max_margin as study
+
+GRIDS = replace(study.GRIDS, picture=41)
 
 
 def test_the_rule_answers_with_distances() -> None:
@@ -37,26 +37,22 @@ def test_the_closest_pair() -> None:
     np.testing.assert_allclose(study.closest_pair(points, labels), [[1.0, 1.0], [1.2, 1.0]])
 
 
-def test_the_study_measures_the_reference_and_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "SETS", (wm.data.LMS5(seed=1, count=30), wm.data.LMS5(seed=2, count=30)))
-    monkeypatch.setattr(study.plane, "PICTURE_RESOLUTION", 41)
+def test_the_study_measures_the_reference_and_reports_it(tmp_path: Path) -> None:
+    small = replace(study.STUDY, sets=tuple(wm.data.LMS5(seed=seed, count=30) for seed in (1, 2)), grids=GRIDS)
     store = Store(tmp_path / "runs")
-    study.run(store, Workers(rich.console.Console(file=io.StringIO()), 1))
-    assert study.missing(store) == 0
-    report = study.report(store)
+    small.run(store, workers())
+    assert small.missing(store) == 0
+    report = small.report(store)
     assert [verdict.outcome for verdict in report.verdicts][:3] == ["held"] * 3
     assert len(report.tables[0].rows) == 2
     assert report.write(tmp_path / "report")[0].stat().st_size > 0
 
 
-def test_a_rule_that_is_off_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_is_off_is_found_out() -> None:
     class Shifted(study.NearestNeighbour):
         def forward(self, points: torch.Tensor) -> torch.Tensor:
             return super().forward(points + torch.tensor([0.01, 0.0]))
 
-    monkeypatch.setattr(study, "SETS", (wm.data.LMS5(seed=1, count=30),))
-    monkeypatch.setattr(study.plane, "PICTURE_RESOLUTION", 41)
-    monkeypatch.setattr(study, "NearestNeighbour", Shifted)
-    store = Store(tmp_path / "runs")
-    study.run(store, Workers(rich.console.Console(file=io.StringIO()), 1))
-    assert [verdict.outcome for verdict in study.report(store).verdicts][1:3] == ["not held"] * 2
+    cloud = wm.data.LMS5(seed=1, count=30).draw()
+    measured = study.measure(Shifted(cloud), cloud, GRIDS, lambda done: None)
+    assert [verdict.outcome for verdict in study.verdicts([measured])][1:3] == ["not held"] * 2

@@ -16,7 +16,10 @@ def ideal(beyond_by: float = 0.0) -> dict[Case, Moves]:
         way = np.full(4, radius) if name == "LDP" else np.minimum(np.abs(start[:, 0]) + beyond_by, radius)
         end = start - np.stack([np.sign(start[:, 0]) * way, np.zeros(4)], 1)
         margin = end[:, 0] * np.sign(start[:, 0])
-        ends, margins = np.repeat(end[None], len(pictorial.SEEDS), 0), np.repeat(margin[None], len(pictorial.SEEDS), 0)
+        ends, margins = (
+            np.repeat(end[None], len(pictorial.WORK.seeds), 0),
+            np.repeat(margin[None], len(pictorial.WORK.seeds), 0),
+        )
         found[norm, radius, name] = Moves(start, labels, ends, margins)
     return found
 

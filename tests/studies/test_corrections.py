@@ -1,17 +1,14 @@
-import io
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import rich.console
 
 import widemargin as wm
-from widemargin.measure.margin import margins
+from plane_studies import COARSE, workers
 from widemargin.measure.robustness import pgd_attack
 from widemargin.report.store import Store
-from widemargin.workers import Workers
-from widemargin_studies import corrections, plane
-from widemargin_studies.corrections import Change
+from widemargin_studies import corrections
+from widemargin_studies.corrections import STUDY, Change
 
 
 def test_each_comparison_differs_in_the_search_alone() -> None:
@@ -28,18 +25,21 @@ def test_a_change_is_judged_by_the_differences_between_the_same_seeds(gains: tup
     assert change.outcome == outcome
 
 
-def test_the_study_runs_reports_and_has_nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corrections, "SEEDS", (0, 1))
-    monkeypatch.setattr(corrections, "PLAN", wm.Plan(wm.Updates(1), wm.Adam(1e-3), batch=100))
-    monkeypatch.setattr(corrections, "PLANS", dict.fromkeys(corrections.PLANS, wm.Plan(wm.Updates(30), wm.Adam(5e-3))))
-    monkeypatch.setattr(corrections, "IMAGES", {key: own[-1:] for key, own in corrections.IMAGES.items()})
-    monkeypatch.setattr(corrections, "PLANE", {key: own[:1] for key, own in corrections.PLANE.items()})
-    monkeypatch.setattr(corrections, "ATTACK", pgd_attack(wm.Linf(0.1), alpha=0.1, steps=1))
-    monkeypatch.setattr(plane, "margins", partial(margins, resolution=41, refinements=0))
-    store, workers = Store(tmp_path / "runs"), Workers(rich.console.Console(file=io.StringIO()), 1)
-    corrections.run(store, workers)
-    assert corrections.missing(store) == 0
-    report = corrections.report(store)
+def test_the_study_runs_reports_and_has_nothing_left(tmp_path: Path) -> None:
+    study = replace(
+        STUDY,
+        seeds=(0, 1),
+        images={network: compared[-1:] for network, compared in STUDY.images.items()},
+        plan=wm.Plan(wm.Updates(1), wm.Adam(1e-3), batch=100),
+        attack=pgd_attack(wm.Linf(0.1), alpha=0.1, steps=1),
+        points={data: compared[:1] for data, compared in STUDY.points.items()},
+        plans=dict.fromkeys(STUDY.plans, wm.Plan(wm.Updates(30), wm.Adam(5e-3))),
+        grids=COARSE,
+    )
+    store = Store(tmp_path / "runs")
+    study.run(store, workers())
+    assert study.missing(store) == 0
+    report = study.report(store)
     # Two of searches alone; clean and robust accuracy of one comparison on each network; one on each set of points.
     assert len(report.verdicts) == len(report.tables[0].rows) == 2 + 2 * 2 + 2
     assert all(path.stat().st_size > 500 for path in report.write(tmp_path / "report"))

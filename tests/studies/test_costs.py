@@ -6,18 +6,17 @@ import pytest
 from widemargin.report import study
 from widemargin.report.store import Store
 from widemargin.runs.folder import RunFolder
-from widemargin_studies import costs, tab2
+from widemargin_studies import tab2
 
 
-def test_networks_are_shared_and_cost_nothing_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_are_shared_and_cost_nothing_then(tmp_path: Path) -> None:
     seen = set()
 
     def measured(shape: object, batch: int) -> float:
         seen.add(batch)
         return 1.0
 
-    monkeypatch.setattr(costs, "_seconds_per_pass", measured)
-    store, own = Store(tmp_path), tab2.ONE
+    store, own = Store(tmp_path), replace(tab2.ONE, pace=measured)
     whole = study.left(own, store)
     # 55,000 images of 12.5 passes on average for 100 epochs, and three times 1,000 images in 4 balls.
     udp = [cell for cell in own.cells if cell.label == "UDP-PGD (eps 0.5)"]

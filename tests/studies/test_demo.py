@@ -1,18 +1,19 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import widemargin as wm
-from plane_studies import check, shorten
+from plane_studies import COARSE, check
 from widemargin.auditing.config import AuditConfig
 from widemargin.measure.margin import Margins
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.square import Square
-from widemargin_studies import demo, digits_audit, fig3
+from widemargin_studies import demo, fig3
+from widemargin_studies.digits_audit import DigitsAudit
 
 
 @dataclass(frozen=True)
@@ -21,14 +22,11 @@ class Few:
         return (APGD(ball, steps=5), Square(ball, queries=5))
 
 
-def test_it_runs_reports_and_has_nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_runs_reports_and_has_nothing_left(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
-    shorten(demo, monkeypatch)
-    monkeypatch.setattr(demo, "UPDATES", wm.Updates(5))
-    monkeypatch.setattr(digits_audit, "PLAN", wm.Plan(wm.Epochs(1), wm.Adam(2e-3), batch=256))
     question = AuditConfig((wm.Linf(0.1),), points=4, chunk=4, standard=Few(), diagnoses=())
-    monkeypatch.setattr(digits_audit, "QUESTION", question)
-    check(demo, tmp_path)
+    digits = DigitsAudit(wm.Plan(wm.Epochs(1), wm.Adam(2e-3), batch=256), question)
+    check(replace(demo.STUDY, seeds=(0, 1), updates=wm.Updates(5), grids=COARSE, digits=digits), tmp_path)
 
 
 def test_the_summary_names_the_method_with_the_widest_margin() -> None:

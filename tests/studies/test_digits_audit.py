@@ -4,23 +4,22 @@ import numpy as np
 import pytest
 
 from widemargin.report.store import Store
-from widemargin_studies import digits_audit
-from widemargin_studies.digits_audit import METHODS, QUESTION
+from widemargin_studies.digits_audit import DIGITS, METHODS, QUESTION
 
 
 def test_the_table_shows_what_the_audits_stored(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert digits_audit.missing(store) == len(digits_audit.jobs(store)) == len(METHODS)
+    assert DIGITS.missing(store) == len(DIGITS.jobs(store)) == len(METHODS)
     with pytest.raises(ValueError, match="run the study first"):
-        digits_audit.table(store)
+        DIGITS.table(store)
     for number, name in enumerate(METHODS):
         robust = [{"accuracy": 0.5, "low": 0.4, "high": 0.6} for _ in QUESTION.balls]
         findings = [{"name": "gradients", "verdict": "fine" if number else "wrong"}]
         numbers = {"clean": 0.9, "robust": robust, "findings": findings}
-        store.save(digits_audit.parts(name), numbers, {"margin": np.ones(3), "certified": np.zeros(3)}, {})
-    assert digits_audit.missing(store) == 0
-    first, *others = digits_audit.table(store).rows
+        store.save(DIGITS.parts(name), numbers, {"margin": np.ones(3), "certified": np.zeros(3)}, {})
+    assert DIGITS.missing(store) == 0
+    first, *others = DIGITS.table(store).rows
     middle = ["50 [40, 60]"] * len(QUESTION.balls)
     assert list(first[1:]) == ["90", *middle, "1.000", "0.000", "gradients"]
     assert all(row[-1] == "none" for row in others)
-    assert digits_audit.picture(store).caption
+    assert DIGITS.picture(store).caption

@@ -177,7 +177,7 @@ def test_stages_are_prefixes_of_one_run_and_go_on_whatever_kills_them(tmp_path: 
     # Both stand at epoch 1, and PGD at 3: the report says so and reads what both have.
     assert own.missing(store) == 3
     told = own.report(store)
-    assert "All networks stand at epoch 1 of 12. EOT farther on: PGD (eps 0.1), seed 0: epoch 3." in told.settings
+    assert "All networks stand at epoch 1 of 12. Judged farther on: PGD (eps 0.1), seed 0: epoch 3." in told.settings
     assert "; 1 of 12 epochs of batches of 64, Adam(" in told.settings
     early = own.numbers(CELLS[0], store, "clean")
     (trial,) = own.runs(CELLS[0])

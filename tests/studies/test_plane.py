@@ -34,14 +34,14 @@ def test_a_run_is_measured_once_and_alike_alone_or_abreast(tmp_path: Path, worke
     method = wm.udp(wm.Linf(0.5, wm.OPEN), 0.05, 10)
     runs = plane.runs_of(wm.data.TwoDistances(), method, SHORT, (0, 1, 2))
     together, alone = Store(tmp_path / "together"), Store(tmp_path / "alone")
-    plane.complete(runs, {method: "udp"}, together, workers, "Training")
-    plane.complete(runs[1:2], {method: "udp"}, alone, workers, "Training")
+    workers.do(plane.jobs(runs, {method: "udp"}, together), "Training")
+    workers.do(plane.jobs(runs[1:2], {method: "udp"}, alone), "Training")
     assert plane.missing(runs, together) == 0
     assert plane.missing(runs, alone) == 2
     found, twin = plane.measured(runs[1], together), plane.measured(runs[1], alone)
     np.testing.assert_allclose(found.margin, twin.margin, atol=2e-3)
     before = (tmp_path / "together" / runs[0].key).stat().st_mtime_ns
-    plane.complete(runs, {method: "udp"}, together, workers, "Training")
+    workers.do(plane.jobs(runs, {method: "udp"}, together), "Training")
     assert (tmp_path / "together" / runs[0].key).stat().st_mtime_ns == before
 
 
@@ -62,10 +62,10 @@ def test_the_key_names_all_that_decides_a_number() -> None:
 def test_a_run_without_margins_in_linf_is_trained_again_for_them(tmp_path: Path, workers: Workers) -> None:
     runs = plane.runs_of(wm.data.TwoDistances(), wm.standard(), replace(SHORT, length=wm.Updates(2)), (0, 1))
     store = Store(tmp_path / "runs")
-    plane.complete(runs, {wm.standard(): "standard"}, store, workers, "Training")
+    workers.do(plane.jobs(runs, {wm.standard(): "standard"}, store), "Training")
     assert plane.missing(runs, store) == 0
     assert plane.missing(runs, store, (2.0, np.inf)) == 2
-    workers.do(plane.jobs(runs, {wm.standard(): "standard"}, store, (2.0, np.inf)), "Training")
+    workers.do(plane.jobs(runs, {wm.standard(): "standard"}, store, norms=(2.0, np.inf)), "Training")
     assert plane.missing(runs, store, (2.0, np.inf)) == 0
     found = plane.measured(runs[0], store, np.inf)
     assert (np.abs(found.margin) <= np.abs(plane.measured(runs[0], store).margin) + 1e-4).all()

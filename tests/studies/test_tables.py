@@ -1,34 +1,36 @@
-import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import rich.console
 
 pytest.importorskip("sklearn")
+from plane_studies import workers
 from widemargin.report.store import Store
-from widemargin.workers import Workers
 from widemargin_studies import tables as study
 
 
 @pytest.mark.usefixtures("untyped")
-def test_the_study_runs_once_and_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "SEEDS", (0,))
-    monkeypatch.setattr(study, "SETS", ("iris",))
-    monkeypatch.setattr(study, "MEASURED", 4)
-    monkeypatch.setattr(study, "GRADIENT", ("UDP",))
-    monkeypatch.setattr(study, "ATTACK", study.Attack(2, 3, 2, 2))
-    monkeypatch.setattr(study, "SETTINGS", {"epochs": 1, "hidden": (4,), "batch_size": 64, "steps": 1})
+def test_the_study_runs_once_and_is_reported(tmp_path: Path) -> None:
+    small = replace(
+        study.STUDY,
+        sets=("iris",),
+        seeds=(0,),
+        measured=4,
+        attack=study.Attack(2, 3, 2, 2),
+        gradient=("UDP",),
+        settings={"epochs": 1, "hidden": (4,), "batch_size": 64, "steps": 1},
+    )
     store = Store(tmp_path)
-    assert study.missing(store) == len(study.MODELS)
-    study.run(store, Workers(rich.console.Console(file=io.StringIO()), 1))
-    assert study.missing(store) == 0
-    report = study.report(store)
+    assert small.missing(store) == len(study.MODELS)
+    small.run(store, workers())
+    assert small.missing(store) == 0
+    report = small.report(store)
     (table,) = report.tables
     assert [row[0] for row in table.rows] == list(study.MODELS)
     assert [row[0] for row in table.rows if row[4]] == ["UDP"]
     half, auto, double = (
-        store.load(study.parts("iris", model, 0)).numbers["eps"] for model in ("UDP, 0.5 x eps", "UDP", "UDP, 2 x eps")
+        store.load(small.parts("iris", model, 0)).numbers["eps"] for model in ("UDP, 0.5 x eps", "UDP", "UDP, 2 x eps")
     )
     assert (half, double) == pytest.approx((auto / 2, auto * 2), rel=1e-5)
     assert {verdict.word for verdict in report.verdicts} == {"undecided"}

@@ -1,14 +1,12 @@
-import io
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import rich.console
 
 import widemargin as wm
+from plane_studies import workers
 from widemargin.report.store import Store
-from widemargin.workers import Workers
 from widemargin_studies import theorem as study
 from widemargin_studies.theorem import Mixture
 
@@ -47,23 +45,21 @@ def test_the_oracle_answers_between_its_points() -> None:
     assert abs(study.in_errors(answers, 0.5)) < study.CHANCE
 
 
-def test_the_study_runs_and_tells_ldp_from_udp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = [replace(simulation, draws=20_000, chains=400, updates=10) for simulation in study.SIMULATIONS[:2]]
-    plan = wm.Plan(wm.Updates(60), wm.Adam(5e-2))
-    runs = {
-        case: [replace(run, plan=plan, data=wm.data.TwoGaussians(seed=1, count=40)) for run in own[:2]]
-        for case, own in study.RUNS.items()
-    }
-    monkeypatch.setattr(study, "SIMULATIONS", tuple(short))
-    monkeypatch.setattr(study, "RUNS", runs)
-    monkeypatch.setattr(study, "SEEDS", study.SEEDS[:2])
+def test_the_study_runs_and_tells_ldp_from_udp(tmp_path: Path) -> None:
+    published = study.STUDY
+    small = study.Theorem(
+        simulations=tuple(replace(one, draws=20_000, chains=400, updates=10) for one in published.simulations[:2]),
+        seeds=published.seeds[:2],
+        data=wm.data.TwoGaussians(seed=1, count=40),
+        plan=wm.Plan(wm.Updates(60), wm.Adam(5e-2)),
+    )
     store = Store(tmp_path / "runs")
-    assert study.missing(store) == 2 + 2 * len(runs)
-    study.run(store, Workers(rich.console.Console(file=io.StringIO()), 1))
-    assert study.missing(store) == 0
-    losses = {case: max(store.load((run,)).numbers["loss"] for run in own) for case, own in runs.items()}
+    assert small.missing(store) == 2 + 2 * len(small.runs)
+    small.run(store, workers())
+    assert small.missing(store) == 0
+    losses = {case: max(store.load((run,)).numbers["loss"] for run in own) for case, own in small.runs.items()}
     assert losses["LDP-PGD", 3.0] > 0.6 > losses["UDP-PGD", 3.0]
-    report = study.report(store)
+    report = small.report(store)
     # Two seeds tell nothing about the discrete algorithm.
     outcomes = [verdict.outcome for verdict in report.verdicts]
     assert outcomes[:5] == ["held", "held", "not held", "undecided", "not held"]

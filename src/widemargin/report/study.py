@@ -20,7 +20,7 @@ class Left(NamedTuple):
 
 
 class Study(Protocol):
-    """A module, or an object of one, by its entry point."""
+    """Whatever an entry point names; ours are frozen dataclasses, with their sizes as further fields."""
 
     @property
     def TITLE(self) -> str: ...

@@ -27,7 +27,7 @@ from widemargin_studies.estimators.cells import (
     same_as,
     setting_of,
 )
-from widemargin_studies.estimators.evaluate import parts, work
+from widemargin_studies.estimators.evaluate import EVALUATION, Evaluation
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class EstimatorStudy:
     CORE_MINUTES: float
     settings: Mapping[Data, Setting]
     kinds: Mapping[str, Kind]
+    evaluation: Evaluation = EVALUATION
     TITLE: str = "UDP with other estimators and measures of uncertainty"
 
     def rows(self, data: Data) -> list[Row]:
@@ -47,14 +48,19 @@ class EstimatorStudy:
 
     def run(self, store: Store, workers: Workers) -> None:
         jobs = [
-            Job(f"{data_title(data)}, {', '.join(row)}, seed {run.seed}", _updates(run), work, (run, row, store))
+            Job(
+                f"{data_title(data)}, {', '.join(row)}, seed {run.seed}",
+                _updates(run),
+                self.evaluation.work,
+                (run, row, store),
+            )
             for data, row, run in self._all()
-            if parts(run, row) not in store
+            if self.evaluation.parts(run, row) not in store
         ]
         workers.do(jobs, "Estimators")
 
     def missing(self, store: Store) -> int:
-        return sum(parts(run, row) not in store for _, row, run in self._all())
+        return sum(self.evaluation.parts(run, row) not in store for _, row, run in self._all())
 
     def _all(self) -> list[tuple[Data, Row, Run]]:
         results = [
@@ -72,7 +78,8 @@ class EstimatorStudy:
         trained = {row: row for row in rows if row[0] == SINGLE}
         trained |= {fitted(row): row for row in trained} | {row: row for row in rows}
         return {
-            row: [store.load(parts(run, row)) for run in self.runs(data, behind)] for row, behind in trained.items()
+            row: [store.load(self.evaluation.parts(run, row)) for run in self.runs(data, behind)]
+            for row, behind in trained.items()
         }
 
 

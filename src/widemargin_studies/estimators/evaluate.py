@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,9 +20,9 @@ from widemargin.measure.calibration import (
     misclassification_detection,
     ood_detection,
 )
-from widemargin.measure.margin import margins
 from widemargin.measure.robustness import pgd_attack, robust
 from widemargin.perturb.balls import Linf
+from widemargin.perturb.search import Search
 from widemargin.report.store import Arrays, Parts, Store
 from widemargin.runs.prepare import PreparedRun, prepare
 from widemargin.runs.run import Run
@@ -37,26 +37,50 @@ from widemargin.workers import OnProgress
 from widemargin_studies import plane
 from widemargin_studies.estimators.cells import ENTROPY, INFORMATION, LAPLACE, MEMBERS, SINGLE, Row, fitted
 
-RESOLUTION = 151
-"""Of the grid that margins are first looked for on: a cell is at most a sixth of the narrowest gap; then refined."""
+Judged = tuple[dict[str, Any], Arrays]
+"""Numbers and arrays of one network."""
 ATTACK = pgd_attack(Linf(0.1), 0.0125, 20)
+GRIDS = plane.Grids(resolution=151)
+"""A cell of the first grid is at most a sixth of the narrowest gap; then it is refined."""
 
 
-def parts(run: Run, row: Row) -> Parts:
-    laid_on = (LAPLACE, MEMBERS) if row[0] == LAPLACE else ()
-    judged = (ATTACK,) if isinstance(run.data, ImageSet) else ()
-    return ("estimators", run, *laid_on, *judged)
+@dataclass(frozen=True)
+class Evaluation:
+    """Under which attack on images, and how finely in the plane."""
+
+    attack: Search = ATTACK
+    grids: plane.Grids = GRIDS
+
+    def parts(self, run: Run, row: Row) -> Parts:
+        laid_on = (LAPLACE, MEMBERS) if row[0] == LAPLACE else ()
+        judged = (self.attack,) if isinstance(run.data, ImageSet) else ()
+        return ("estimators", run, *laid_on, *judged)
+
+    def work(self, run: Run, row: Row, store: Store, on_progress: OnProgress) -> None:
+        task = prepare(run)
+        seconds = _trained(task, on_progress)
+        if row[0] == SINGLE:
+            assert isinstance(task.network, Single)
+            cut = Cut(task.network.encoder, task.network.head)
+            # First: a run counts as done when its own numbers are there.
+            of_laplace = self._judge(laplace(cut, task.train, MEMBERS), task, row)
+            store.save(self.parts(run, fitted(row)), *_with(seconds, of_laplace), {})
+        store.save(self.parts(run, row), *_with(seconds, self._judge(task.network, task, row)), {})
+
+    def _judge(self, network: Network, task: PreparedRun, row: Row) -> Judged:
+        if task.test is None:
+            # Point sets have no test split.
+            assert isinstance(task.train, Dataset)
+            return judged_in_the_plane(network, task.train, self.grids, drawn=row[1] == ENTROPY)
+        assert isinstance(task.test, Dataset)
+        return judged_on_images(network, task.test, self.attack)
 
 
-def work(run: Run, row: Row, store: Store, on_progress: OnProgress) -> None:
-    task = prepare(run)
-    seconds = _trained(task, on_progress)
-    if row[0] == SINGLE:
-        assert isinstance(task.network, Single)
-        cut = Cut(task.network.encoder, task.network.head)
-        # First: a run counts as done when its own numbers are there.
-        _judge(laplace(cut, task.train, MEMBERS), task, seconds, run, fitted(row), store)
-    _judge(task.network, task, seconds, run, row, store)
+EVALUATION = Evaluation()
+
+
+def _with(seconds: float, judged: Judged) -> Judged:
+    return {**judged[0], "seconds": seconds}, judged[1]
 
 
 def _trained(task: PreparedRun, on_progress: OnProgress) -> float:
@@ -71,26 +95,15 @@ def _trained(task: PreparedRun, on_progress: OnProgress) -> float:
     return time.process_time() - start
 
 
-def _judge(network: Network, task: PreparedRun, seconds: float, run: Run, row: Row, store: Store) -> None:
-    if task.test is None:
-        # Point sets have no test split.
-        assert isinstance(task.train, Dataset)
-        numbers, arrays = judged_in_the_plane(network, task.train, drawn=row[1] == ENTROPY)
-    else:
-        assert isinstance(task.test, Dataset)
-        numbers, arrays = judged_on_images(network, task.test)
-    store.save(parts(run, row), {**numbers, "seconds": seconds}, arrays, {})
-
-
-def judged_in_the_plane(network: Network, cloud: Dataset, drawn: bool) -> tuple[dict[str, Any], Arrays]:
-    results = margins(network, cloud, RESOLUTION)
-    picture = plane.picture_arrays(network, cloud) if drawn else {}
+def judged_in_the_plane(network: Network, cloud: Dataset, grids: plane.Grids, drawn: bool) -> Judged:
+    results = grids.margins(network, cloud)
+    picture = grids.picture_arrays(network, cloud) if drawn else {}
     return {"worst": results.worst}, {"margin": results.margin, "best": results.best, **picture}
 
 
-def judged_on_images(network: Network, tests: Dataset) -> tuple[dict[str, Any], Arrays]:
+def judged_on_images(network: Network, tests: Dataset, attack: Search) -> Judged:
     calibrated, strangers = calibration(network, tests), turned(tests)
-    stands = robust(network, tests, ATTACK)
+    stands = robust(network, tests, attack)
     log_probs = log_mean_prob(member_logits(network, tests))
     loss = -log_probs.gather(1, tests.labels.unsqueeze(1))[:, 0]
     wrong = int((log_probs.argmax(1) != tests.labels).sum())

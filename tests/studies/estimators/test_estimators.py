@@ -5,7 +5,6 @@ import pytest
 import torch
 from rich.console import Console
 
-from widemargin.measure.margin import margins
 from widemargin.measure.robustness import pgd_attack
 from widemargin.perturb.balls import OPEN, Linf
 from widemargin.perturb.objectives import Objective, perturbed_gap, perturbed_log_entropy, perturbed_log_variation_ratio
@@ -15,9 +14,11 @@ from widemargin.report.store import Store
 from widemargin.rng import Rng
 from widemargin.uncertainty.estimators import EnsembleSpec
 from widemargin.workers import Workers
-from widemargin_studies import estimators, plane
-from widemargin_studies.estimators import STUDY, evaluate
+from widemargin_studies import estimators
+from widemargin_studies.estimators import STUDY
 from widemargin_studies.estimators.cells import CORRIDOR, DIGITS, ENTROPY, GAP, INFORMATION, SLABS, Kind
+from widemargin_studies.estimators.evaluate import Evaluation
+from widemargin_studies.plane import Grids
 
 pytest.importorskip("sklearn")
 
@@ -34,14 +35,12 @@ def tiny() -> estimators.EstimatorStudy:
             "single": replace(STUDY.kinds["single"], climbs=(ENTROPY, INFORMATION, GAP)),
             "ensemble": Kind(EnsembleSpec(2), climbs=(ENTROPY, INFORMATION)),
         },
+        # A coarse look at margins is enough here.
+        evaluation=Evaluation(pgd_attack(Linf(0.1), 0.05, 2), Grids(resolution=41, refinements=0, picture=31)),
     )
 
 
-def test_the_study_trains_judges_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A coarse look at margins is enough here.
-    monkeypatch.setattr(evaluate, "margins", lambda network, cloud, _: margins(network, cloud, 41, 0))
-    monkeypatch.setattr(evaluate, "ATTACK", pgd_attack(Linf(0.1), 0.05, 2))
-    monkeypatch.setattr(plane, "PICTURE_RESOLUTION", 31)
+def test_the_study_trains_judges_and_tells(tmp_path: Path) -> None:
     store, own = Store(tmp_path), tiny()
     # Digits: two measures of one network, two of an ensemble; each point set: one and two.
     assert study.left(own, store)[:2] == (4 + 2 * 3, 10)
