@@ -1,5 +1,4 @@
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import hypothesis
@@ -47,13 +46,6 @@ def untyped_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def quick_surrogate() -> Iterator[None]:
-    """The network that stands in for one without gradients is trained less."""
-    with _quick_surrogate():
-        yield
-
-
-@pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -65,16 +57,6 @@ def one_thread() -> Iterator[None]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An audit that was not interrupted."""
     # Here and not above: the import hook comes first.
-    from small_audits import asked
+    from small_audits import audited
 
-    with _quick_surrogate():
-        return asked(tmp_path_factory.mktemp("whole"))
-
-
-@contextmanager
-def _quick_surrogate() -> Iterator[None]:
-    from widemargin.measure import surrogate
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surrogate, "UPDATES", 100)
-        yield
+    return audited(tmp_path_factory.mktemp("whole"))

@@ -6,7 +6,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from widemargin.auditing.clock import UNLIMITED, Clock
 from widemargin.auditing.config import AuditConfig
+from widemargin.auditing.pace import OnProgress
 from widemargin.auditing.result import Audit
 from widemargin.auditing.runner import audit
 from widemargin.auditing.target import AuditTarget
@@ -63,13 +65,13 @@ def config(
     standard: Suite = Quick(),  # noqa: B008
     diagnoses: tuple[Diagnosis, ...] = named("modes"),
 ) -> AuditConfig:
-    return AuditConfig(balls, points, seed, chunk, standard, OnlyFMN(), diagnoses)
+    return AuditConfig(balls, points, seed, chunk, standard, OnlyFMN(), diagnoses, surrogate_updates=100)
 
 
-QUESTION = config(points=24, seed=3, chunk=6)
+CONFIG = config(points=24, seed=3, chunk=6)
 
 
-def subject(classes: int = 4) -> AuditTarget:
+def target(classes: int = 4) -> AuditTarget:
     """A linear classifier, whose margins are known, with one point in ten labelled wrong."""
     draws = torch.Generator().manual_seed(0)
     linear = nn.Linear(5, classes)
@@ -83,7 +85,7 @@ def subject(classes: int = 4) -> AuditTarget:
     return AuditTarget(Single(at_input(linear)), "linear", "weights", examples, "points")
 
 
-def asked(folder: Path, **more: object) -> Audit:
-    found = audit(subject(), QUESTION, folder, **more)  # type: ignore[arg-type]
-    assert found is not None
-    return found
+def audited(folder: Path, clock: Clock = UNLIMITED, on_progress: OnProgress = lambda done, of: None) -> Audit:
+    result = audit(target(), CONFIG, folder, clock, on_progress)
+    assert result is not None
+    return result

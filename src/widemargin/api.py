@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from widemargin.audit_report import AuditReport
 from widemargin.auditing import runner
+from widemargin.auditing.clock import Clock
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.target import AuditTarget
 from widemargin.data.checks import check_known_labels
@@ -173,7 +174,7 @@ def audit(
     config = AuditConfig(balls, min(points, len(dataset)), seed, standard=attacks, diagnoses=tuple(diagnoses))
     target = AuditTarget(network, type(model).__name__, _digest(model), dataset, "the data given")
     with tempfile.TemporaryDirectory() as folder:
-        result = runner.audit(target, config, (Path(folder) if out is None else Path(out)) / "audit", budget)
+        result = runner.audit(target, config, (Path(folder) if out is None else Path(out)) / "audit", Clock(budget))
     assert result is not None
     return AuditReport(result)
 

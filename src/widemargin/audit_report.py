@@ -92,4 +92,4 @@ class AuditReport:
         return np.argsort(self.result.points["row"])
 
     def _by_eps(self, counted: tuple[Proportion, ...]) -> Mapping[float, Proportion]:
-        return {ball.radius: one for ball, one in zip(self.result.question.balls, counted, strict=True)}
+        return {ball.radius: one for ball, one in zip(self.result.config.balls, counted, strict=True)}

@@ -16,7 +16,7 @@ def test_examples_are_those_of_correct_points_with_a_known_place_in_the_order_of
     with torch.no_grad():
         linear.weight.copy_(torch.tensor([[-1.0], [1.0]]))
     inputs = torch.tensor([[-1.0], [0.5], [2.0], [3.0]])
-    subject = AuditTarget(Single(at_input(linear)), "line", "", Dataset(inputs, torch.tensor([0, 1, 1, 0])), "line")
+    target = AuditTarget(Single(at_input(linear)), "line", "", Dataset(inputs, torch.tensor([0, 1, 1, 0])), "line")
     points = {
         "row": np.array([2, 3, 1, 0]),
         "label": np.array([1, 0, 1, 0]),
@@ -24,7 +24,7 @@ def test_examples_are_those_of_correct_points_with_a_known_place_in_the_order_of
         "place": np.array([[-0.1], [3.0], [-0.1], [-1.0]], dtype=np.float32),
         "way": np.array([2.1, 0.0, 0.6, np.inf]),
     }
-    found = adversarial(subject, AuditConfig((L2(0.5, OPEN), L2(0.6, OPEN), L2(1.0, OPEN))), points)
+    found = adversarial(target, AuditConfig((L2(0.5, OPEN), L2(0.6, OPEN), L2(1.0, OPEN))), points)
     assert found.norm == "l2"
     assert found.rows.tolist() == [1, 2]
     assert found.inputs.tolist() == [[0.5], [2.0]]

@@ -3,33 +3,54 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from small_audits import QUESTION, asked, subject
-from widemargin.auditing.chunks import check_saved
+from small_audits import CONFIG, audited, target
+from widemargin.auditing.chunks import check_saved, pieces
+from widemargin.auditing.clock import Clock
 from widemargin.auditing.result import Audit
 
-pytestmark = pytest.mark.usefixtures("quick_surrogate", "one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_a_chunk_holds_the_rows_it_must(whole: Audit, tmp_path: Path) -> None:
-    """One of another question, one by another name, and one flipped bit."""
-    asked(tmp_path)
-    place = tmp_path / subject().key(QUESTION)
+    """One of another config, one by another name, and one flipped bit."""
+    audited(tmp_path)
+    place = tmp_path / target().key(CONFIG)
     chunk = sorted(place.glob("0*.safetensors"))[0]
     good = chunk.read_bytes()
     other = place.with_name("other")
     shutil.copytree(place, other)
     with pytest.raises(ValueError, match="holds points of another audit: delete it, and the same command"):
-        check_saved(other, QUESTION, 60)
+        check_saved(other, CONFIG, 60)
     for damage, word in (
         (lambda: chunk.rename(place / "000999.safetensors"), "another audit"),
         (lambda: chunk.write_bytes(good[:-3] + bytes([good[-3] ^ 4]) + good[-2:]), "its checksum differs"),
     ):
         damage()
         with pytest.raises(ValueError, match=f"{word}.*: delete it, and the same command measures"):
-            asked(tmp_path)
+            audited(tmp_path)
         (place / "000999.safetensors").unlink(missing_ok=True)
         chunk.unlink(missing_ok=True)
-        again = asked(tmp_path)
+        again = audited(tmp_path)
         assert again.n == 24
         assert np.array_equal(again.points["margin"], whole.points["margin"])
+
+
+def test_a_budget_is_filled_with_as_many_points_as_it_holds(tmp_path: Path) -> None:
+    now = 0.0
+    rows = torch.arange(100)
+
+    def taken(budget: float | None, seconds: float) -> list[int]:
+        nonlocal now
+        clock, sizes = Clock(budget, now, lambda: now), list[int]()
+        for piece in pieces(rows.split(50), tmp_path, clock, 0.9 * seconds):
+            sizes.append(len(piece))
+            now += seconds * len(piece)
+        return sizes
+
+    assert taken(None, 1.0) == [50, 50]
+    assert taken(0.0, 1.0) == [1], "which the clock will end"
+    assert taken(20.0, 1.0) == [4, 8, 8]
+    assert taken(22.0, 1.0) == [4, 8, 10]
+    assert taken(1_000.0, 1.0) == [4, 8, 16, 22, 50]

@@ -4,20 +4,15 @@ import pytest
 import torch
 from torch import nn
 
-from small_audits import asked, config, subject
-from widemargin.auditing import runner as module
-from widemargin.auditing.result import Audit
+from small_audits import config, target
 from widemargin.auditing.runner import audit
 from widemargin.auditing.target import AuditTarget
-from widemargin.data.dataset import Examples
 from widemargin.measure.diagnostics import DIAGNOSES
-from widemargin.perturb.balls import Ball
 from widemargin.report.audit_page import page
 from widemargin.uncertainty.cuts import at_input
-from widemargin.uncertainty.network import Network
 from widemargin.uncertainty.single import Single
 
-pytestmark = pytest.mark.usefixtures("quick_surrogate", "one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class NoWayBack(torch.autograd.Function):
@@ -35,12 +30,12 @@ def test_attacks_and_diagnoses_that_fail_are_findings(tmp_path: Path) -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.linear = next(one for one in subject().network.modules() if isinstance(one, nn.Linear))
+            self.linear = next(one for one in target().network.modules() if isinstance(one, nn.Linear))
 
         def forward(self, points: torch.Tensor) -> torch.Tensor:
             return self.linear(NoWayBack.apply(points))
 
-    odd = AuditTarget(Single(at_input(Odd())), "odd", "odd", subject().examples, "points")
+    odd = AuditTarget(Single(at_input(Odd())), "odd", "odd", target().examples, "points")
     found = audit(odd, config(points=6, seed=3, diagnoses=DIAGNOSES), tmp_path)
     assert found is not None
     told = {one.name: one for one in found.findings if "RuntimeError: no way back" in one.evidence}
@@ -52,20 +47,3 @@ def test_attacks_and_diagnoses_that_fail_are_findings(tmp_path: Path) -> None:
     assert "under AutoAttack without apgd-ce, apgd-t (3 targets)" in page(found).summary
     assert "apgd-ce" not in found.summary()["robust"][0]["attacks"]
     assert sum(found.broken_by["square"]) > 0, "what needs no gradient breaks some"
-
-
-@pytest.mark.parametrize("wrong", ["fails", "is refuted"])
-def test_certificates_that_do_not_hold_are_a_finding(
-    wrong: str, whole: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def proof(network: Network, examples: Examples, ball: Ball, on_progress: object = None) -> torch.Tensor:
-        if wrong == "fails":
-            raise IndexError("no such layer")
-        return torch.full((len(examples),), ball.radius, dtype=torch.float64)
-
-    monkeypatch.setattr(module, "certified_radius", proof)
-    found = asked(tmp_path)
-    (finding,) = (one for one in found.findings if one.name == "certificates")
-    assert ("IndexError: no such layer" if wrong == "fails" else "does not hold") in finding.evidence
-    assert found.certified is None
-    assert [one.count for one in found.robust] == [one.count for one in whole.robust]

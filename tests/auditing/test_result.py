@@ -4,7 +4,7 @@ import pytest
 
 from widemargin.auditing.result import FORMAT, Audit
 
-pytestmark = pytest.mark.usefixtures("quick_surrogate", "one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_figures_are_plain_json_with_all_it_takes_to_trust_them(whole: Audit) -> None:

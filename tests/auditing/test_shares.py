@@ -13,9 +13,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from widemargin import OPEN, Linf, Single, at_input
-from widemargin.auditing import runner as audit
 from widemargin.auditing.config import AuditConfig
+from widemargin.auditing.runner import audit
 from widemargin.auditing.shares import patient
+from widemargin.auditing.target import AuditTarget
 from widemargin.data.dataset import Dataset, Origin
 from widemargin.measure.diagnostics import DIAGNOSES
 from widemargin.perturb.apgd import APGD
@@ -60,9 +61,9 @@ def audited(folder: Path, rank: int, count: int) -> None:
     points = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     labels = Waves()(points).argmax(1)
     examples = Dataset(points, labels, ("a", "b"), Origin("memory", "digest"))
-    subject = audit.AuditTarget(Single(at_input(Waves())), "waves", "waves", examples, "points")
+    target = AuditTarget(Single(at_input(Waves())), "waves", "waves", examples, "points")
     balls, modes = (Linf(0.1, OPEN), Linf(0.3, OPEN)), DIAGNOSES[1:2]
-    question = AuditConfig(balls, points=10, chunk=3, standard=Few(), shortest=FewShortest(), diagnoses=modes)
+    config = AuditConfig(balls, points=10, chunk=3, standard=Few(), shortest=FewShortest(), diagnoses=modes)
     processes: Processes = ALONE
     if count > 1:
         meeting = f"file://{folder}.meeting"
@@ -70,7 +71,7 @@ def audited(folder: Path, rank: int, count: int) -> None:
         processes = Together(rank, count)
     shares = patient(processes)
     time.sleep(2 * PATIENCE * rank)
-    found = audit.audit(subject, question, folder, processes=shares)
+    found = audit(target, config, folder, processes=shares)
     assert (found is None) == (rank > 0)
     if found is not None:
         (folder / "points.json").write_text(json.dumps(found.per_point()))

@@ -6,18 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 from command import refused, widemargin
 from widemargin.auditing.config import AuditConfig
-from widemargin.cli.audit import _free_folder
+from widemargin import cli
+from widemargin.cli.audit import _free_folder, audit_model
+from widemargin.cli.verbs.audit import Audit
 from widemargin.data.local import LocalData, Npz
-from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis
+from widemargin.measure.diagnostics import DIAGNOSES
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball, Box, Norm
 from widemargin.perturb.fmn import FMN
 from widemargin.perturb.square import Square
-from widemargin.perturb.suites import ShortestSuite, Suite
 
 OWN = """
 import torch
@@ -94,22 +96,28 @@ class FewShortest:
         return (FMN(norm, box, steps=2),)
 
 
-@dataclass(frozen=True, repr=False)
-class Quick(AuditConfig):
-    standard: Suite = Few()
-    shortest: ShortestSuite = FewShortest()
-    diagnoses: tuple[Diagnosis, ...] = DIAGNOSES[1:2]
+@dataclass(frozen=True)
+class Quick:
+    """With next to no attacks: what is found is tested elsewhere."""
+
+    words: Audit
+
+    @property
+    def json(self) -> bool:
+        return self.words.json
+
+    def __call__(self, console: Console) -> None:
+        audit_model(self.words, console, _few)
 
 
-@pytest.fixture
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is found is tested elsewhere."""
+def _few(balls: tuple[Ball, ...], points: int, seed: int) -> AuditConfig:
+    return AuditConfig(balls, points, seed, standard=Few(), shortest=FewShortest(), diagnoses=DIAGNOSES[1:2])
 
-    def question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> Quick:
-        return Quick(balls, points, seed, min(Quick.chunk, -(-points // processes)))
 
-    # Not the class: a function that is checked for the first time would ask for this one ever after.
-    monkeypatch.setattr("widemargin.cli.audit._question", question)
+def audit(words: str) -> None:
+    verb = cli.verb_of(["audit", *words.split()])
+    assert isinstance(verb, Audit)
+    cli.execute(Quick(verb))
 
 
 def files() -> set[str]:
@@ -156,25 +164,23 @@ def test_what_cannot_be_is_one_sentence_and_leaves_nothing(
     assert files() == before
 
 
-@pytest.mark.usefixtures("_quick")
 def test_a_damaged_part_of_an_audit_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "audit run --eps .1 --points 4"
-    widemargin(words)
+    words = "run --eps .1 --points 4"
+    audit(words)
     figures = {**json.loads(Path("run/audit.json").read_text()), "seconds": 0, "checksum": ""}
     for pattern in ("[0-9]*.safetensors", "findings.json"):
         (path,) = Path("run/audit").rglob(pattern)
         whole = path.read_bytes()
         path.write_bytes(whole[:20] if path.suffix == ".json" else whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
         capsys.readouterr()
-        told = refused(words, capsys)
+        told = refused(words, capsys, command=audit)
         assert told.startswith(f"{path} is damaged")
         assert "delete it, and the same command measures what was in it again; everything else is kept" in told
         path.unlink()
-    widemargin(words)
+    audit(words)
     assert {**json.loads(Path("run/audit.json").read_text()), "seconds": 0, "checksum": ""} == figures
 
 
-@pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
 def test_features_have_one_interval_or_each_its_own(norm: str) -> None:
     points, labels = (np.load("two.npz")[name] for name in "xy")
@@ -183,7 +189,7 @@ def test_features_have_one_interval_or_each_its_own(norm: str) -> None:
     name = "audit.json" if norm == "linf" else f"audit-{norm}.json"
     boxes = {}
     for words in ("-3 3", "data"):
-        widemargin(f"audit own.py:Plain --data flat.npz --norm {norm} --eps .5 --points 6 --box {words} --out out")
+        audit(f"own.py:Plain --data flat.npz --norm {norm} --eps .5 --points 6 --box {words} --out out")
         figures = json.loads(Path("out", name).read_text())
         boxes[words] = eval(figures["box"], {"Box": Box})
         assert figures["robust"], "nothing lies outside"
@@ -195,18 +201,17 @@ def test_features_have_one_interval_or_each_its_own(norm: str) -> None:
     assert "of 3 intervals, as in audit.json" in Path("out", name.replace("json", "html")).read_text()
 
 
-@pytest.mark.usefixtures("_quick")
 def test_an_audit_for_programs_and_for_80_columns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = "audit run --eps 8/255 .1 .2 .3 .4 .5 --points 6"
-    widemargin(f"{words} --json")
+    words = "run --eps 8/255 .1 .2 .3 .4 .5 --points 6"
+    audit(f"{words} --json")
     content = json.loads(capsys.readouterr().out)
     written = json.loads(Path("run/audit.json").read_text())
     assert content == {name: value for name, value in written.items() if name != "checksum"}
     assert [one["eps"] for one in content["robust"]] == [8 / 255, 0.1, 0.2, 0.3, 0.4, 0.5]
     monkeypatch.setenv("COLUMNS", "80")
-    widemargin(words)
+    audit(words)
     lines = capsys.readouterr().out.splitlines()
     paths = [line for line in lines if line.startswith("  run/")]
     assert max(len(line) for line in lines if line not in paths) <= 80
@@ -214,12 +219,11 @@ def test_an_audit_for_programs_and_for_80_columns(
     assert any("Accuracy under AutoAttack" in line for line in lines)
 
 
-@pytest.mark.usefixtures("_quick")
 def test_adversarial_examples_are_saved_on_request() -> None:
-    words = "audit own.py:Plain --data two.npz --norm l2 --eps .2 2 --points 12 --out out"
-    widemargin(words)
+    words = "own.py:Plain --data two.npz --norm l2 --eps .2 2 --points 12 --out out"
+    audit(words)
     assert not Path("out/adversarial-l2.npz").exists()
-    widemargin(f"{words} --save-adversarial")
+    audit(f"{words} --save-adversarial")
     with np.load("out/adversarial-l2.npz") as saved:
         assert (str(saved["norm"]), len(saved["rows"])) > ("l2", 0)
         assert (saved["predictions"] == saved["labels"]).all()
@@ -231,12 +235,11 @@ def test_adversarial_examples_are_saved_on_request() -> None:
     assert not Path("out/adversarial-l2.png").exists(), "rows of a table are no pictures"
 
 
-@pytest.mark.usefixtures("_quick")
 def test_files_of_one_name_in_two_folders_are_kept_apart() -> None:
     for number, folder in enumerate(("a", "b")):
         Path(folder).mkdir()
         Path(folder, "own.py").write_text(OWN.replace("points @", "-points @" if number else "points @"))
-        widemargin(f"audit {folder}/own.py:Plain --data two.npz --eps .1 --points 4")
+        audit(f"{folder}/own.py:Plain --data two.npz --eps .1 --points 4")
     found = {str(path): json.loads(path.read_text()) for path in Path("audits").rglob("audit.json")}
     assert set(found) == {"audits/a/own-Plain/audit.json", "audits/b/own-Plain/audit.json"}
     first, second = found.values()
@@ -244,17 +247,16 @@ def test_files_of_one_name_in_two_folders_are_kept_apart() -> None:
     assert first["clean"] + second["clean"] == 1
     # Nor does a folder that both share mix them up, though their weights are the same.
     for folder in ("a", "b"):
-        widemargin(f"audit {folder}/own.py:Plain --data two.npz --eps .1 --points 4 --out both")
+        audit(f"{folder}/own.py:Plain --data two.npz --eps .1 --points 4 --out both")
         assert (
             json.loads(Path("both/audit.json").read_text())["clean"]
             == found[f"audits/{folder}/own-Plain/audit.json"]["clean"]
         )
 
 
-@pytest.mark.usefixtures("_quick")
 def test_norms_and_other_data_are_kept_side_by_side() -> None:
     for words in ("", "--norm l2", "--data others.npz", "--data two.npz --norm l1"):
-        widemargin(f"audit run --eps .1 --points 4 {words}")
+        audit(f"run --eps .1 --points 4 {words}")
     found = {str(path) for path in Path("run").rglob("audit*.json")}
     assert found == {
         "run/audit.json",
@@ -265,12 +267,11 @@ def test_norms_and_other_data_are_kept_side_by_side() -> None:
     assert json.loads(Path("run/audit.json").read_text())["data"] == "two.npz"
 
 
-@pytest.mark.usefixtures("_quick")
 def test_one_model_file_on_other_data_is_kept_beside_the_first() -> None:
     Path("there").mkdir()
     table("there/two.npz", 2, seed=2)
     for data in ("two.npz", "others.npz", "there/two.npz", "two.npz"):
-        widemargin(f"audit own.py:Plain --data {data} --eps .1 --points 4")
+        audit(f"own.py:Plain --data {data} --eps .1 --points 4")
     folder = Path("audits/own-Plain")
     found = {str(path.relative_to(folder)): json.loads(path.read_text()) for path in folder.rglob("audit.json")}
     assert len({one["data_digest"] for one in found.values()}) == 3

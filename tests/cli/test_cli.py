@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 from command import refused
 from widemargin import cli
@@ -62,6 +63,13 @@ def test_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip() == __import__("widemargin").__version__
 
 
+def failing(problem: BaseException) -> cli.Verb:
+    def verb(console: Console) -> None:
+        raise problem
+
+    return verb
+
+
 @pytest.mark.parametrize(
     ("problem", "code", "sentence"),
     [
@@ -78,29 +86,17 @@ def test_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_exit_codes(
-    problem: BaseException,
-    code: int,
-    sentence: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    problem: BaseException, code: int, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(self: object, console: object) -> None:
-        raise problem
-
-    monkeypatch.setattr("widemargin.cli.verbs.zoo.Zoo.__call__", fail)
     with pytest.raises(SystemExit) as end:
-        cli.main(["zoo"])
+        cli.execute(failing(problem))
     assert end.value.code == code
     assert capsys.readouterr().err.startswith(sentence)
 
 
-def test_an_error_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: object, console: object) -> None:
-        raise RuntimeError("ours")
-
-    monkeypatch.setattr("widemargin.cli.verbs.zoo.Zoo.__call__", fail)
+def test_an_error_of_ours_is_not_hidden() -> None:
     with pytest.raises(RuntimeError, match="ours"):
-        cli.main(["zoo"])
+        cli.execute(failing(RuntimeError("ours")))
 
 
 def test_the_document_names_every_verb_code_and_json_key(capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,10 +127,7 @@ def test_the_document_names_every_verb_code_and_json_key(capsys: pytest.CaptureF
     ids=repr,
 )
 def test_whatever_the_system_refuses_is_one_sentence(
-    problem: Exception, sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    problem: Exception, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(self: object, console: object) -> None:
-        raise problem
-
-    monkeypatch.setattr(cli.Version, "__call__", fail)
-    assert refused("version", capsys).startswith(sentence)
+    said = refused("", capsys, command=lambda words: cli.execute(failing(problem)))
+    assert said.startswith(sentence)

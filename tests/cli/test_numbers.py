@@ -2,7 +2,9 @@ import pytest
 
 from widemargin import cli
 from widemargin.cli.sweep import _understood
+from widemargin.cli.verbs.audit import Audit
 from widemargin.cli.verbs.numbers import number
+from widemargin.cli.verbs.sweep import Sweep
 from widemargin.runs.sweep import Range
 
 
@@ -16,21 +18,18 @@ def test_fractions_and_decimals() -> None:
 
 
 @pytest.mark.parametrize("option", ["eps", "alpha", "validate-eps", "weight", "lr"])
-def test_train_reads_fractions(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[object] = []
-    monkeypatch.setattr("widemargin.cli.verbs.train.Train.__call__", lambda self, console: given.append(self))
-    cli.main(f"train --data digits --method udp --{option} 8/255".split())
-    assert getattr(given[0], option.replace("-", "_")) == 8 / 255
+def test_train_reads_fractions(option: str) -> None:
+    words = cli.verb_of(f"train --data digits --method udp --{option} 8/255".split())
+    assert getattr(words, option.replace("-", "_")) == 8 / 255
 
 
-def test_audit_and_sweep_read_fractions(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[object] = []
-    for verb in ("audit.Audit", "sweep.Sweep"):
-        monkeypatch.setattr(f"widemargin.cli.verbs.{verb}.__call__", lambda self, console: given.append(self))
-    cli.main(["audit", "nowhere", "--eps", "2/255", "8/255", ".5"])
-    cli.main(["sweep", "--data", "digits", "--method", "udp", "--eps", "1/255:8/255", "--judge-eps", "8/255"])
-    assert given[0].eps == (2 / 255, 8 / 255, 0.5)  # type: ignore[attr-defined]
-    assert given[1].judge_eps == 8 / 255  # type: ignore[attr-defined]
+def test_audit_and_sweep_read_fractions() -> None:
+    audit = cli.verb_of(["audit", "nowhere", "--eps", "2/255", "8/255", ".5"])
+    sweep = cli.verb_of("sweep --data digits --method udp --eps 1/255:8/255 --judge-eps 8/255".split())
+    assert isinstance(audit, Audit)
+    assert isinstance(sweep, Sweep)
+    assert audit.eps == (2 / 255, 8 / 255, 0.5)
+    assert sweep.judge_eps == 8 / 255
     assert _understood("eps", "1/255:8/255:log") == Range(1 / 255, 8 / 255, log=True)
     assert _understood("alpha", "2/255") == 2 / 255
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import rich.console
 
-from small_audits import QUESTION
+from small_audits import CONFIG
 from widemargin.auditing.adversarial import npz
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.result import Adversarial, Audit
@@ -16,7 +16,7 @@ from widemargin.perturb.balls import Linf
 from widemargin.report.audit_page import _class_name, page, sheet
 from widemargin.report.document import Remark
 
-pytestmark = pytest.mark.usefixtures("quick_surrogate", "one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread")
 WORDS = {"": ("widemargin", "audit", "my run"), "--eps": ("0.1", "0.2"), "--budget": ("1m",)}
 
 
@@ -35,7 +35,7 @@ def audit(**other: object) -> Audit:
         name="<net>",
         data="digits",
         classes=("a", "b"),
-        question=AuditConfig((Linf(0.1), Linf(0.2)), 10),
+        config=AuditConfig((Linf(0.1), Linf(0.2)), 10),
         attacks=("apgd-ce", "minimum-norm"),
         points=points,
         findings=(),
@@ -190,12 +190,12 @@ def test_the_page_has_every_part(whole: Audit) -> None:
 
 
 def test_the_page_shows_proofs_as_far_as_they_were_looked_for(whole: Audit) -> None:
-    easy = replace(whole, points={**whole.points, "certified": np.full(24, QUESTION.balls[-1].radius)})
+    easy = replace(whole, points={**whole.points, "certified": np.full(24, CONFIG.balls[-1].radius)})
     lead = page(easy).lead
     assert lead is not None
     (proven,) = (line for line in lead.figure.axes[0].lines if line.get_label() == "proven")
     assert set(proven.get_ydata()) == {100.0}
-    largest = QUESTION.balls[-1].radius
+    largest = CONFIG.balls[-1].radius
     assert 0.98 * largest < max(proven.get_xdata()) <= largest, "beyond it nothing was searched"
     without = replace(whole, points={**whole.points, "certified": np.full(24, np.nan)})
     columns = [table.columns for table in page(without).tables if table.title == "Accuracy under AutoAttack"]

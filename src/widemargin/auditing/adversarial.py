@@ -18,29 +18,29 @@ _ROUNDING = 1e-5
 """A place on a ball's surface may be measured a rounding error outside it."""
 
 
-def adversarial(subject: AuditTarget, question: AuditConfig, points: dict[str, Array]) -> Adversarial:
+def adversarial(target: AuditTarget, config: AuditConfig, points: dict[str, Array]) -> Adversarial:
     """Of every point that is classified correctly the nearest place that minimum-norm attacks found, if any."""
     is_known = (points["way"] > 0) & np.isfinite(points["way"])
     chosen = np.flatnonzero(is_known)[np.argsort(points["row"][is_known])]
     rows, places, distance = (points[name][chosen] for name in ("row", "place", "way"))
-    inputs, _ = subject.examples[torch.from_numpy(rows)]
-    radii = np.array([*(ball.radius for ball in question.balls), np.inf])
+    inputs, _ = target.examples[torch.from_numpy(rows)]
+    radii = np.array([*(ball.radius for ball in config.balls), np.inf])
     return Adversarial(
-        norm=question.balls[0].name,
+        norm=config.balls[0].name,
         rows=rows,
         inputs=inputs.cpu().numpy(),
         adversarial=places,
         labels=points["label"][chosen],
         predictions=points["answer"][chosen],
-        adversarial_predictions=_predicted(subject, places),
+        adversarial_predictions=_predicted(target, places),
         distance=distance,
         radius=radii[np.searchsorted(radii[:-1], distance * (1 - _ROUNDING))],
     )
 
 
-def _predicted(subject: AuditTarget, places: Array) -> Array:
-    eot = subject.eot
-    parts = torch.from_numpy(places).to(subject.examples.stored.device).split(eot.rows_at_once)
+def _predicted(target: AuditTarget, places: Array) -> Array:
+    eot = target.eot
+    parts = torch.from_numpy(places).to(target.examples.stored.device).split(eot.rows_at_once)
     with torch.no_grad(), in_eval_mode(eot.network):
         predicted = [eot.network(part).argmax(-1).cpu() for part in parts if len(part)]
     return torch.cat(predicted).numpy() if predicted else np.zeros(0, dtype=np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,29 +40,29 @@ def pieces(chunks: Sequence[Tensor], place: Path, clock: Clock, each: float = 0.
         saved = saved_rows(place)
         left = [row for row in chunk.tolist() if row not in saved]
         while left:
-            begun, together = time.monotonic(), len(left) if clock.budget is None else size
+            begun, together = clock.now(), len(left) if clock.budget is None else size
             rows, left = left[:together], left[together:]
             yield torch.tensor(rows)
-            took = (time.monotonic() - begun) / len(rows)
+            took = (clock.now() - begun) / len(rows)
             size = int(min(2 * size, clock.left() / max(took, 1e-9)))
             if size < 1:
                 return
 
 
 def write_chunk(place: Path, piece: Chunk) -> None:
-    """The folder is named by the question, and so is what it holds."""
+    """The folder is named by the key, and so is what it holds."""
     tensors = {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in piece.points.items()}
     rows = piece.points["row"].tolist()
     write_tensors(_path(place, rows), tensors, {"audit": place.name, "rows": rows, "failed": dict(piece.failed)})
 
 
-def check_saved(place: Path, question: AuditConfig, rows: int) -> None:
+def check_saved(place: Path, config: AuditConfig, rows: int) -> None:
     """What is saved must be as it was written, or hours later it would be in the way: else one sentence."""
-    asked = set(question.asked(rows).tolist())
+    wanted = set(config.sample(rows).tolist())
     for path in sorted(place.glob("*")):
         try:
             if path.match(_CHUNKS):
-                _read(path, asked)
+                _read(path, wanted)
             elif path.suffix == ".safetensors":
                 read_tensors(path)
             elif path.suffix == ".json":
@@ -73,7 +72,7 @@ def check_saved(place: Path, question: AuditConfig, rows: int) -> None:
 
 
 def saved_rows(place: Path) -> set[int]:
-    """Rows, in whatever chunks they were asked."""
+    """Rows, in whatever chunks they were measured."""
     # Read every time: of a folder that was emptied nothing may be remembered.
     return {row for path in place.glob(_CHUNKS) for row in _rows(path)}
 
@@ -84,9 +83,9 @@ def _rows(path: Path) -> list[int]:
         return rows
 
 
-def joined_chunks(question: AuditConfig, rows: int, place: Path) -> Chunk | None:
-    """All that is saved, in the order of the question; None if that is nothing."""
-    order = question.order(rows)
+def joined_chunks(config: AuditConfig, rows: int, place: Path) -> Chunk | None:
+    """All that is saved, in the order of the audit; None if that is nothing."""
+    order = config.order(rows)
     done = [_read(path, set(order.tolist())) for path in sorted(place.glob(_CHUNKS))]
     if not done:
         return None
@@ -96,10 +95,10 @@ def joined_chunks(question: AuditConfig, rows: int, place: Path) -> Chunk | None
     return Chunk({name: values[at] for name, values in joined.items()}, failed)
 
 
-def _read(path: Path, asked: set[int]) -> Chunk:
+def _read(path: Path, wanted: set[int]) -> Chunk:
     tensors, note = read_tensors(path)
     rows = note.get("rows") or [-1]
-    if note.get("audit") != path.parent.name or path != _path(path.parent, rows) or not asked.issuperset(rows):
+    if note.get("audit") != path.parent.name or path != _path(path.parent, rows) or not wanted.issuperset(rows):
         raise Damaged(f"{path} holds points of another audit")
     if tensors["row"].tolist() != rows or any(len(values) != len(rows) for values in tensors.values()):
         raise Damaged(f"{path} is damaged (it does not hold what it names)")

@@ -24,11 +24,12 @@ class TimeIsUp(BaseException):
 @dataclass(frozen=True)
 class Clock:
     budget: float | None
-    begun: float = field(default_factory=lambda: time.monotonic())
+    begun: float = field(default_factory=time.monotonic)
+    now: Callable[[], float] = time.monotonic
 
     def left(self, share: float = 1.0) -> float:
         """In seconds, of a share of the budget that comes first."""
-        return math.inf if self.budget is None else self.begun + share * self.budget - time.monotonic()
+        return math.inf if self.budget is None else self.begun + share * self.budget - self.now()
 
     @contextmanager
     def ending(self, share: float = OVERRUN, unless: Callable[[], bool] = lambda: False) -> Iterator[None]:
@@ -49,18 +50,29 @@ class Clock:
             hook.remove()
 
 
+UNLIMITED = Clock(None)
+
+
 @dataclass(eq=False)
 class Stopwatch:
     """The time that passed, of all calls together, up to the last that saved anything."""
 
     path: Path
-    since: float = field(default_factory=lambda: time.monotonic())
+    since: float = field(default_factory=time.monotonic)
+    now: Callable[[], float] = time.monotonic
 
     @property
     def seconds(self) -> float:
         return float(read_json(self.path)["seconds"]) if self.path.exists() else 0.0
 
     def save(self) -> None:
-        now = time.monotonic()
+        now = self.now()
         write_json(self.path, {"seconds": self.seconds + now - self.since})
         self.since = now
+
+
+def duration(seconds: float) -> str:
+    """Rounded up, as the command line takes it."""
+    if seconds < 100:
+        return f"{math.ceil(seconds)}s"
+    return f"{math.ceil(seconds / 60)}m" if seconds < 6_000 else f"{math.ceil(seconds / 3_600)}h"

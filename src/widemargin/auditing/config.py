@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis
+from widemargin.measure.surrogate import UPDATES
 from widemargin.perturb import suites
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.suites import ShortestSuite, Suite
@@ -28,6 +29,8 @@ class AuditConfig:
     """The attacks for the margins."""
     diagnoses: tuple[Diagnosis, ...] = DIAGNOSES
     """In this order, those first that there is always time for."""
+    surrogate_updates: int = UPDATES
+    """For how many updates the surrogate is fitted from which examples are transferred."""
 
     def __post_init__(self) -> None:
         if not self.balls:
@@ -39,16 +42,21 @@ class AuditConfig:
 
     def __repr__(self) -> str:
         """An audit is saved under a key made of this: what suites are by default is not said, so that keys stay."""
-        usual = {"standard": suites.standard, "shortest": suites.shortest, "diagnoses": DIAGNOSES}
+        usual = {
+            "standard": suites.standard,
+            "shortest": suites.shortest,
+            "diagnoses": DIAGNOSES,
+            "surrogate_updates": UPDATES,
+        }
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         said = [f"{name}={value!r}" for name, value in values.items() if name not in usual or value != usual[name]]
         return f"AuditConfig({', '.join(said)})"
 
     def chunks(self, rows: int) -> list[Tensor]:
         """Row numbers, in an order that the seed decides: wherever an audit ends, it has seen a fair sample."""
-        return list(self.asked(rows).split(self.chunk))
+        return list(self.sample(rows).split(self.chunk))
 
-    def asked(self, rows: int) -> Tensor:
+    def sample(self, rows: int) -> Tensor:
         return self.order(rows)[: self.points]
 
     def order(self, rows: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Findings of an audit: what its diagnoses say, and what attacks without gradients or by transfer break besides."""
+"""Findings of an audit: what its diagnoses say, and what attacks without gradients break besides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from widemargin.auditing.result import Array, is_proven
 from widemargin.auditing.target import DIAGNOSED, AuditTarget
 from widemargin.data.dataset import Examples, Subset
 from widemargin.files import read_json, write_json
-from widemargin.measure.curve import check_certificates
 from widemargin.measure.diagnostics import (
     DIAGNOSES,
     Examined,
@@ -27,7 +26,6 @@ from widemargin.measure.diagnostics import (
     black_box,
     probabilities,
     randomness,
-    stood_in,
 )
 from widemargin.perturb.attack import Attack
 
@@ -38,15 +36,6 @@ _LEAST = 8
 """Points for the diagnoses, however short the time."""
 
 
-@dataclass(frozen=True, eq=False)
-class Transferred:
-    """How far each point is from what a surrogate gave away, and what the surrogate was."""
-
-    distance: Array
-    kind: str
-    agreement: float
-
-
 @dataclass(frozen=True)
 class Diagnosed:
     findings: tuple[Finding, ...] = ()
@@ -55,19 +44,19 @@ class Diagnosed:
 
 
 def diagnosed(
-    subject: AuditTarget, question: AuditConfig, place: Path, clock: Clock, share: float, answer: float = 0.0
+    target: AuditTarget, config: AuditConfig, place: Path, clock: Clock, share: float, answer: float = 0.0
 ) -> Diagnosed:
     """Made once, and read from then on, unless the time was up before the last; `answer` is in seconds for a point."""
     path = place / "findings.json"
     if path.exists():
         return Diagnosed(tuple(map(_finding, read_json(path)["findings"])))
-    asked = question.asked(len(subject.examples))[:DIAGNOSED]
+    rows = config.sample(len(target.examples))[:DIAGNOSED]
     few = max(_LEAST, int(min(clock.left(share) / max(_ANSWERS_FOR_SANITY * answer, 1e-9), DIAGNOSED)))
-    some = Subset(subject.examples, asked[:few])
-    network, seen, whole = subject.eot.climbed, list[Finding](), len(some) == len(asked)
-    ball, radii = question.balls[-1], tuple(ball.radius for ball in question.balls)
+    some = Subset(target.examples, rows[:few])
+    network, seen, whole = target.eot.climbed, list[Finding](), len(some) == len(rows)
+    ball, radii = config.balls[-1], tuple(ball.radius for ball in config.balls)
     examined = Examined(network, some, ball, radii)
-    to_make = [diagnosis for diagnosis in question.diagnoses if diagnosis.applies(examined)]
+    to_make = [diagnosis for diagnosis in config.diagnoses if diagnosis.applies(examined)]
     try:
         # What was handed over is looked at in any case.
         sanity = sum(diagnosis.sanity for diagnosis in to_make)
@@ -77,13 +66,13 @@ def diagnosed(
                 some,
                 ball,
                 radii,
-                seed=question.seed,
+                seed=config.seed,
                 on_progress=seen.append,
                 diagnoses=to_make,
             )
     except TimeIsUp:
         made, whole = tuple(seen), False
-    findings = tuple(_as_asked(subject, some, one) for one in made)
+    findings = tuple(_of_target(target, some, one) for one in made)
     if not whole:
         names = {finding.name for finding in findings}
         return Diagnosed(findings, tuple(one.name for one in to_make if one.name not in names))
@@ -91,12 +80,12 @@ def diagnosed(
     return Diagnosed(findings)
 
 
-def _as_asked(subject: AuditTarget, some: Examples, finding: Finding) -> Finding:
+def _of_target(target: AuditTarget, some: Examples, finding: Finding) -> Finding:
     """What was handed over is looked at itself, not what attacks climb instead."""
-    if finding.name == "randomness" and subject.eot.draws is not None:
-        return _as_judged(subject, some)
-    if finding.name == "probabilities" and subject.as_logs:
-        return probabilities(subject.network, some)
+    if finding.name == "randomness" and target.eot.draws is not None:
+        return _as_judged(target, some)
+    if finding.name == "probabilities" and target.as_logs:
+        return probabilities(target.network, some)
     return finding
 
 
@@ -111,9 +100,9 @@ def _finding(plain: dict[str, Any]) -> Finding:
     return Finding(**{**plain, "numbers": numbers})
 
 
-def _as_judged(subject: AuditTarget, some: Examples) -> Finding:
+def _as_judged(target: AuditTarget, some: Examples) -> Finding:
     """Whether the network draws when it is asked, and what was done about it."""
-    finding, draws = randomness(subject.network, some), subject.eot.draws
+    finding, draws = randomness(target.network, some), target.eot.draws
     assert draws is not None
     if finding.verdict == "fine":
         return finding
@@ -130,29 +119,16 @@ def missed_by_gradients(points: dict[str, Array], attacks: Sequence[Attack]) -> 
     return (replace(black_box(white, black), name="black box of AutoAttack"),) if black and white else ()
 
 
-def settled(findings: Sequence[Finding], points: dict[str, Array], question: AuditConfig) -> tuple[Finding, ...]:
+def settled(findings: Sequence[Finding], points: dict[str, Array], config: AuditConfig) -> tuple[Finding, ...]:
     """Weak attacks are no reason for doubt where each point is broken or certified: robust accuracy is exact."""
     # Where nothing stands and nothing is certified, robust accuracy is exact too, but not what the margins say.
-    if bool(np.isnan(points["certified"]).all()) or not is_proven(points, question):
+    if bool(np.isnan(points["certified"]).all()) or not is_proven(points, config):
         return tuple(findings)
     # What is said of the network itself stays, and so does whatever a user's own diagnosis says.
-    others = {one.name for one in question.diagnoses if one.sanity or one not in DIAGNOSES} | {CERTIFICATES}
+    others = {one.name for one in config.diagnoses if one.sanity or one not in DIAGNOSES} | {CERTIFICATES}
     return tuple(
         finding
         if finding.verdict == "fine" or finding.name in others
         else replace(finding, verdict="fine", evidence=f"{finding.evidence}; {_PROVEN}", advice="")
         for finding in findings
     )
-
-
-def with_surrogate(points: dict[str, Array], moved: Transferred, question: AuditConfig, number: int) -> Finding:
-    """A point that was broken counts as broken, from the ball on that holds the place."""
-    distance, standing = moved.distance, points["breaks"] == len(question.balls)
-    broken = standing & np.isfinite(distance)
-    radii = [ball.radius for ball in question.balls]
-    from_ball = np.minimum(np.searchsorted(radii, distance[broken] * (1 - 1e-5)), len(radii) - 1)
-    # NaN, where there is no certificate, refutes nothing.
-    check_certificates(*(torch.from_numpy(values) for values in (distance, points["certified"], points["row"])))
-    points["breaks"][broken], points["by"][broken] = from_ball, number
-    points["margin"] = np.minimum(points["margin"], distance)
-    return stood_in(torch.from_numpy(~standing), torch.from_numpy(broken), moved.kind, moved.agreement)

@@ -50,7 +50,7 @@ class Cost:
         return slopes * self.slope + answers * self.answer
 
 
-def cost(judge: Network, climbed: Network, inputs: Tensor) -> Cost:
+def cost(judge: Network, climbed: Network, inputs: Tensor, now: Callable[[], float] = time.monotonic) -> Cost:
     """Each pass twice, of which the quicker counts: the first may have to prepare something."""
 
     def slope() -> None:
@@ -59,20 +59,20 @@ def cost(judge: Network, climbed: Network, inputs: Tensor) -> Cost:
             climbed(points).sum().backward(inputs=[points])
 
     with frozen(judge), frozen(climbed), torch.no_grad():
-        answer = _seconds(lambda: judge(inputs))
+        answer = _seconds(lambda: judge(inputs), now)
         try:
-            return Cost(answer / len(inputs), _seconds(slope) / len(inputs))
+            return Cost(answer / len(inputs), _seconds(slope, now) / len(inputs))
         except Exception:
             # No gradients: that will be said by the attacks that need them.
             return Cost(answer / len(inputs), answer / len(inputs))
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def _seconds(work: Callable[[], object], now: Callable[[], float]) -> float:
     took = []
     for _ in range(2):
-        begun = time.monotonic()
+        begun = now()
         work()
-        took.append(time.monotonic() - begun)
+        took.append(now() - begun)
     return min(took)
 
 

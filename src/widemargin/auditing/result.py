@@ -62,7 +62,7 @@ class Audit:
     name: str
     data: str
     classes: tuple[str, ...]
-    question: AuditConfig
+    config: AuditConfig
     attacks: tuple[str, ...]
     """Empty if nothing was attacked: then nothing is known of robustness."""
     points: dict[str, Array]
@@ -106,8 +106,8 @@ class Audit:
     @property
     def robust(self) -> tuple[Proportion, ...]:
         if not self.attacks:
-            return (Proportion(0, self.n, 0.0, 1.0),) * len(self.question.balls)
-        return tuple(wilson(int((self.points["breaks"] > i).sum()), self.n) for i in range(len(self.question.balls)))
+            return (Proportion(0, self.n, 0.0, 1.0),) * len(self.config.balls)
+        return tuple(wilson(int((self.points["breaks"] > i).sum()), self.n) for i in range(len(self.config.balls)))
 
     @property
     def certified(self) -> tuple[Proportion, ...] | None:
@@ -115,13 +115,13 @@ class Audit:
             return None
         return tuple(
             wilson(int(((self.points["certified"] >= ball.radius) & self.right).sum()), self.n)
-            for ball in self.question.balls
+            for ball in self.config.balls
         )
 
     @property
     def is_proven(self) -> bool:
         """Whether robust accuracy is exact in every ball: each point is broken there or certified."""
-        return is_proven(self.points, self.question)
+        return is_proven(self.points, self.config)
 
     @property
     def right(self) -> Array:
@@ -133,18 +133,18 @@ class Audit:
         counts = {}
         for number, name in enumerate(self.attacks):
             is_by = self.points["by"] == number
-            counts[name] = [int((is_by & (self.points["breaks"] == i)).sum()) for i in range(len(self.question.balls))]
+            counts[name] = [int((is_by & (self.points["breaks"] == i)).sum()) for i in range(len(self.config.balls))]
         return counts
 
     @property
     def fixed(self) -> tuple[str, ...]:
         """The features that nothing may change, by name or place."""
-        places = self.question.balls[0].box.fixed
+        places = self.config.balls[0].box.fixed
         return tuple(self.features[place] if self.features else str(place) for place in places)
 
     @property
     def norm(self) -> str:
-        return self.question.balls[0].name
+        return self.config.balls[0].name
 
     def summary(self) -> dict[str, Any]:
         """All figures, with what it takes to trust and repeat them."""
@@ -162,7 +162,7 @@ class Audit:
                 "attacks": list(self.led),
                 "certified": None if certified is None else certified[i].fraction,
             }
-            for i, (ball, counted) in enumerate(zip(self.question.balls, self.robust, strict=True))
+            for i, (ball, counted) in enumerate(zip(self.config.balls, self.robust, strict=True))
             if self.attacks
         ]
         return {
@@ -171,13 +171,13 @@ class Audit:
             "data": self.data,
             "data_digest": self.digest,
             "test_digest": self.test_digest,
-            "box": repr(self.question.balls[0].box),
+            "box": repr(self.config.balls[0].box),
             "classes": list(self.classes),
             "features": list(self.features),
             "fixed": list(self.fixed),
             "n": self.n,
             "asked": self.asked,
-            "seed": self.question.seed,
+            "seed": self.config.seed,
             "draws": None if self.draws is None else asdict(self.draws),
             "clean": self.clean.fraction,
             "clean_low": self.clean.low,
@@ -206,7 +206,7 @@ class Audit:
         names = ("row", "label", "answer", "breaks", "by", "margin", "certified")
         columns = [self.points[name].tolist() for name in names]
         rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-        radii = [*(ball.radius for ball in self.question.balls), None]
+        radii = [*(ball.radius for ball in self.config.balls), None]
         for row in rows:
             row["by"] = None if row["by"] == NO_ATTACK else self.attacks[row["by"]]
             row["breaks"] = radii[row["breaks"]] if self.attacks else None
@@ -214,11 +214,11 @@ class Audit:
         return rows
 
 
-def is_proven(points: dict[str, Array], question: AuditConfig) -> bool:
+def is_proven(points: dict[str, Array], config: AuditConfig) -> bool:
     """Whether in every ball each point is known to be broken or certified to stand."""
     # NaN, where there is no certificate, certifies nothing.
     return all(
-        bool((points["certified"][points["breaks"] > i] >= ball.radius).all()) for i, ball in enumerate(question.balls)
+        bool((points["certified"][points["breaks"] > i] >= ball.radius).all()) for i, ball in enumerate(config.balls)
     )
 
 

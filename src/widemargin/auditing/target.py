@@ -59,7 +59,7 @@ class AuditTarget:
         known = tuple(f"{note[0].upper()}{note[1:]}." for note in self.notes)
         return (*random, *logs, *known)
 
-    def key(self, question: AuditConfig) -> str:
+    def key(self, config: AuditConfig) -> str:
         # How many points are asked together decides nothing.
-        same = replace(question, chunk=AuditConfig.chunk)
+        same = replace(config, chunk=AuditConfig.chunk)
         return key_of(FORMAT, self.digest, self.examples.digest, len(self.examples), same)

@@ -30,6 +30,7 @@ from widemargin.cli.verbs.zoo import Zoo
 # Before torch is imported: threads that wait for others would spin, and two busy processes slow each other twentyfold.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+Verb = Callable[[Console], None]
 VERBS: Verbs = {
     "demo": Demo,
     "separation": Separation,
@@ -49,7 +50,11 @@ VERBS: Verbs = {
 
 def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
-    verb = _read(["version"] if words == ["--version"] else words)
+    execute(verb_of(["version"] if words == ["--version"] else words))
+
+
+def execute(verb: Verb) -> None:
+    """What goes wrong is one sentence and an exit code."""
     # What a program reads is alone on standard output.
     console = Console(stderr=getattr(verb, "json", False))
     try:
@@ -80,7 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
 
 
-def _read(words: Sequence[str]) -> Callable[[Console], None]:
+def verb_of(words: Sequence[str]) -> Verb:
     """The verb that the words mean, or an end with help or with what is wrong."""
     try:
         check_words(words, VERBS)
@@ -91,13 +96,13 @@ def _read(words: Sequence[str]) -> Callable[[Console], None]:
         _refuse(f"{option_of(str(error), words)} must be a number such as .03 or 8/255, got {error}")
 
 
-def _parsed(words: Sequence[str]) -> Callable[[Console], None]:
+def _parsed(words: Sequence[str]) -> Verb:
     kinds: dict[str, Any] = {**VERBS, "study": Study}
     verbs: Any = Union[tuple(Annotated[kind, subcommand(name)] for name, kind in kinds.items())]  # noqa: UP007
     # A script for a shell's completion is no text to wrap.
     is_script = any(word.startswith("--tyro-") for word in words)
     with nullcontext() if is_script else wrapped_help():
-        verb: Callable[[Console], None] = tyro.cli(
+        verb: Verb = tyro.cli(
             verbs,
             prog="widemargin",
             description="Train classifiers that keep a wide margin, and measure how wide it is.",

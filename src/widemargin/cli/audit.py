@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import rich.console
@@ -13,10 +14,12 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from widemargin.auditing.adversarial import npz
+from widemargin.auditing.clock import Clock
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.result import Audit as Audited
-from widemargin.auditing.runner import AuditTarget, audit
+from widemargin.auditing.runner import audit
 from widemargin.auditing.shares import Shares, patient
+from widemargin.auditing.target import AuditTarget
 from widemargin.cli.describe import ball_named, box_of, check_seed
 from widemargin.cli.display import print_json, say
 from widemargin.cli.inputs import (
@@ -40,8 +43,11 @@ from widemargin.report.audit_page import SHEET, page, sheet
 from widemargin.report.figures import png
 from widemargin.training.processes import process_group
 
+Configure = Callable[[tuple[Ball, ...], int, int], AuditConfig]
+"""Balls, points and a seed -> what is measured."""
 
-def audit_model(words: Audit, console: rich.console.Console) -> None:
+
+def audit_model(words: Audit, console: rich.console.Console, configure: Configure = AuditConfig) -> None:
     check_seed(words.seed)
     budget, radii, box = _seconds(words.budget), _radii(words.eps), _box_said(words.box)
     place = place_of(words.model)
@@ -55,16 +61,16 @@ def audit_model(words: Audit, console: rich.console.Console) -> None:
     box = _box_of(drawn.test, each_feature) if box is None else box.holding(box_of(drawn.test).fixed)
     balls = tuple(ball_named(words.norm, radius, box) for radius in radii)
     notes = notes_on(data, drawn, model)
-    subject = AuditTarget(model.network, model.name, model.digest, drawn.test.to(device), called, notes)
-    answers(subject.network, subject.examples, called)
-    check_gradients(subject.network, subject.examples[torch.arange(1)][0])
+    target = AuditTarget(model.network, model.name, model.digest, drawn.test.to(device), called, notes)
+    answers(target.network, target.examples, called)
+    check_gradients(target.network, target.examples[torch.arange(1)][0])
     usual = folder_for(words.out, place, "audits", words.weights)
     apart = words.out is None and foreign(data, drawn, model, place)
-    out = made(usual if words.out else _free_folder(usual, called, subject.examples.digest, apart))
+    out = made(usual if words.out else _free_folder(usual, called, target.examples.digest, apart))
     with process_group(device) as started:
         processes = patient(started)
-        question = _question(balls, min(words.points, len(drawn.test)), words.seed, processes.count)
-        result = _watched(subject, question, out / "audit", budget, console, processes)
+        config = _shared(configure(balls, min(words.points, len(drawn.test)), words.seed), processes.count)
+        result = _watched(target, config, out / "audit", Clock(budget), console, processes)
     if result is not None:
         _write(result, out, words, console)
 
@@ -99,9 +105,9 @@ def _box_of(examples: Dataset, each_feature: bool) -> Box:
     return Box(tuple(low.tolist()), tuple(high.tolist()), box_of(examples).fixed)
 
 
-def _question(balls: tuple[Ball, ...], points: int, seed: int, processes: int) -> AuditConfig:
+def _shared(config: AuditConfig, processes: int) -> AuditConfig:
     """In chunks as large as usual, but with one for each process."""
-    return AuditConfig(balls, points, seed, max(1, min(AuditConfig.chunk, math.ceil(points / processes))))
+    return replace(config, chunk=max(1, min(config.chunk, math.ceil(config.points / processes))))
 
 
 def _radii(eps: tuple[float, ...]) -> tuple[float, ...]:
@@ -120,10 +126,10 @@ def _seconds(budget: str | None) -> float | None:
 
 
 def _watched(
-    subject: AuditTarget,
-    question: AuditConfig,
+    target: AuditTarget,
+    config: AuditConfig,
     folder: Path,
-    budget: float | None,
+    clock: Clock,
     console: rich.console.Console,
     processes: Shares,
 ) -> Audited | None:
@@ -131,9 +137,9 @@ def _watched(
     # A chunk takes a while: the estimate must not be that of the last half minute.
     bar = Progress(*columns, TimeRemainingColumn(), console=console, speed_estimate_period=3_600)
     with bar if processes.rank == 0 and console.is_terminal else nullcontext():
-        shown = bar.add_task("points", total=question.points)
+        shown = bar.add_task("points", total=config.points)
         return audit(
-            subject, question, folder, budget, lambda done, of: bar.update(shown, completed=done, total=of), processes
+            target, config, folder, clock, lambda done, of: bar.update(shown, completed=done, total=of), processes
         )
 
 

@@ -44,7 +44,7 @@ class Surrogate:
     updates: int
 
 
-def surrogate(network: Network, examples: Examples, ball: Ball, seed: int = 0) -> Surrogate:
+def surrogate(network: Network, examples: Examples, ball: Ball, seed: int = 0, updates: int = UPDATES) -> Surrogate:
     """Fitted to the mean probabilities at the points and, for each, at one random place of its ball.
 
     A LeNet for square images of usual sizes, else an MLP.  No clock ends it, so it is the same every time.
@@ -55,7 +55,7 @@ def surrogate(network: Network, examples: Examples, ball: Ball, seed: int = 0) -
     with frozen(network), torch.no_grad():
         answers = torch.cat([network(part) for part in seen.split(BATCH_SIZE)]).exp()
     made, kind = _built(points, answers.shape[1], seed)
-    updates = max(_LEAST_UPDATES, UPDATES * _FEATURES // max(_FEATURES, points[0].numel()))
+    updates = max(_LEAST_UPDATES, updates * _FEATURES // max(_FEATURES, points[0].numel()))
     _fit(made, seen, answers, rng, updates)
     fitted = Single(at_input(made)).eval()
     with torch.no_grad():

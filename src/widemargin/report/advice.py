@@ -48,7 +48,7 @@ def advice_on(audit: Audit, finding: Finding) -> Advice:
             "See to it that the network answers where it failed, and audit it again in another folder.",
             {"--out": ("audit-again",)},
         )
-    radii = [ball.radius for ball in audit.question.balls]
+    radii = [ball.radius for ball in audit.config.balls]
     more = (*radii, *(times * radii[-1] for times in _LARGER))
     return Advice(
         "Robust accuracy counts the worst of all attacks, point by point, also of those without gradients: read it as "

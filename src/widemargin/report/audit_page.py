@@ -71,7 +71,7 @@ def page(audit: Audit, words: Words | None = None) -> Report:
         return _unattacked(audit, remarks)
     settings = (
         f"Attacks: {', '.join(_in_turn(audit))}, in turn, each on the points that stand; margins by minimum-norm "
-        f"attacks and by those; box {_box(audit)}; seed {audit.question.seed}; points drawn at random from the test "
+        f"attacks and by those; box {_box(audit)}; seed {audit.config.seed}; points drawn at random from the test "
         f"part; 95 % Wilson intervals; {audit.seconds:,.0f} s. {' '.join((*_drawn(audit), *audit.notes))}"
     )
     return Report(
@@ -88,7 +88,7 @@ def page(audit: Audit, words: Words | None = None) -> Report:
 
 def _answer(audit: Audit) -> str:
     """At the largest radius: what holds, by which attacks, and how much of it is proven."""
-    largest, robust = audit.question.balls[-1], audit.robust[-1]
+    largest, robust = audit.config.balls[-1], audit.robust[-1]
     left = "" if audit.n == audit.asked else f" (the {audit.n:,} of {audit.asked:,} points for which there was time)"
     return (
         f"Of {audit.n:,} test examples of {audit.data}{left}, {_percent(robust.fraction)} "
@@ -168,14 +168,14 @@ def _remarks(audit: Audit, words: Words) -> tuple[Remark, ...]:
 
 def _remark(audit: Audit, finding: Finding, words: Words) -> Remark:
     advice = advice_on(audit, finding)
-    evidence = finding.evidence.replace(repr(audit.question.balls[0].box), _box(audit))
+    evidence = finding.evidence.replace(repr(audit.config.balls[0].box), _box(audit))
     tone = _TONES[finding.verdict]
     return Remark(finding.name, finding.verdict, tone, evidence, advice.text, advice.command(words))
 
 
 def _box(audit: Audit) -> str:
     """A page has no room for an interval of every feature."""
-    box = audit.question.balls[0].box
+    box = audit.config.balls[0].box
     held = f", with {listed(audit.fixed)} held fixed" if box.fixed else ""
     if isinstance(box.low, tuple):
         return f"of {len(box.low)} intervals, as in audit.json{held}"
@@ -185,7 +185,7 @@ def _box(audit: Audit) -> str:
 def _accuracy(audit: Audit) -> Table:
     columns = ["points moved within", "accuracy", "95 % interval"]
     rows = [["nothing (clean)", _percent(audit.clean.fraction), _interval(audit.clean.low, audit.clean.high)]]
-    for ball, robust in zip(audit.question.balls, audit.robust, strict=True):
+    for ball, robust in zip(audit.config.balls, audit.robust, strict=True):
         rows.append(
             [f"{audit.norm} {radius_text(ball.radius)}", _percent(robust.fraction), _interval(robust.low, robust.high)]
         )
@@ -197,7 +197,7 @@ def _accuracy(audit: Audit) -> Table:
 
 
 def _by_attack(audit: Audit) -> Table:
-    radii = tuple(f"{audit.norm} {radius_text(ball.radius)}" for ball in audit.question.balls)
+    radii = tuple(f"{audit.norm} {radius_text(ball.radius)}" for ball in audit.config.balls)
     rows, left = [], int(audit.right.sum())
     for turn, name in enumerate(sorted(audit.broken_by, key=lambda name: name != SHORTEST), 1):
         counts = audit.broken_by[name]
@@ -234,7 +234,7 @@ def _distribution(audit: Audit) -> Table:
                 f"{of_right.mean():.4g}" if len(of_right) else "",
             )
         )
-    largest = audit.question.balls[-1].radius
+    largest = audit.config.balls[-1].radius
     note = f"In {audit.norm}; misclassified points count with 0"
     note += f"; lower bounds were looked for up to {largest:g} only." if len(rows) > 1 else "."
     return Table("Margins", columns, tuple(rows), note)
@@ -247,7 +247,7 @@ def _by_class(audit: Audit) -> Table:
         is_of_class = labels == number
         if not is_of_class.any():
             continue
-        robust = [_percent(float((breaks[is_of_class] > i).mean())) for i in range(len(audit.question.balls))]
+        robust = [_percent(float((breaks[is_of_class] > i).mean())) for i in range(len(audit.config.balls))]
         median = np.quantile(audit.points["margin"][is_of_class], 0.5, method="inverted_cdf")
         rows.append(
             (
@@ -258,7 +258,7 @@ def _by_class(audit: Audit) -> Table:
                 f"{median:.4g}",
             )
         )
-    radii = (f"{audit.norm} {radius_text(ball.radius)}" for ball in audit.question.balls)
+    radii = (f"{audit.norm} {radius_text(ball.radius)}" for ball in audit.config.balls)
     return Table(
         f"Class by class, clean and under {_autoattack(audit)}",
         ("class", "points", "clean", *radii, "median margin"),
@@ -269,7 +269,7 @@ def _by_class(audit: Audit) -> Table:
 def _curve(audit: Audit) -> Picture:
     figure, ((panel,),) = panels(1, 1, size=4.3)
     figure.set_figheight(3.6)
-    radii = np.array([0.0, *(ball.radius for ball in audit.question.balls)])
+    radii = np.array([0.0, *(ball.radius for ball in audit.config.balls)])
     beyond = np.linspace(0, _BEYOND * radii[-1], 250)
     within = beyond[beyond <= radii[-1]]
     counted = (audit.clean, *audit.robust)
@@ -312,7 +312,7 @@ def _margins(audit: Audit) -> Picture:
     shares = 100 * (np.arange(len(margin)) + 1) / len(margin)
     panel.plot(shares, np.minimum(margin, top), color=COLOURS[1], label="smallest known distance to another class")
     if not np.isnan(certified).any():
-        searched = audit.question.balls[-1].radius
+        searched = audit.config.balls[-1].radius
         is_at_end = certified >= searched
         style: dict[str, Any] = {"linestyle": "none", "color": COLOURS[2]}
         panel.plot(shares[~is_at_end], certified[~is_at_end], marker=".", label="proven lower bound", **style)

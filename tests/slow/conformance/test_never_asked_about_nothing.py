@@ -18,8 +18,8 @@ CASES += [(norm, radius, "some") for norm in ("l2", "l1") for radius in RADII]
 def test_a_whole_audit(norm: str, tmp_path: Path) -> None:
     """With the standard's own attacks, as the command line makes it."""
     examples = Dataset(POINTS, LABELS["some"], tuple("abcd"), Origin("memory", "digest"))
-    subject = AuditTarget(network(), "flattening", "weights", examples, "points")
+    target = AuditTarget(network(), "flattening", "weights", examples, "points")
     balls = tuple(NORMS[norm](radius, OPEN) for radius in (0.1, 0.3))
-    found = audit(subject, AuditConfig(balls, points=COUNT), tmp_path)
+    found = audit(target, AuditConfig(balls, points=COUNT), tmp_path)
     assert found is not None
     assert not [one.evidence for one in found.findings if REFUSED in one.evidence]
