@@ -17,6 +17,8 @@ ROWS = 80
 
 
 BALL = Linf(0.1)
+EFFORT = d.Effort(many_steps=30, queries=100, draws=8)
+"""These networks are small enough for less effort."""
 
 
 def blobs(classes: int, *shape: int) -> Dataset:

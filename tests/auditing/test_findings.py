@@ -73,7 +73,7 @@ def test_a_budget_ends_a_diagnosis_that_has_begun(tmp_path: Path) -> None:
 
 def test_every_diagnosis_has_its_name() -> None:
     whom = target()
-    made = all_findings(whom.network, whom.examples, Linf(0.1, OPEN), [0.05, 0.1])
+    made = all_findings(Examined(whom.network, whom.examples, Linf(0.1, OPEN), (0.05, 0.1)))
     assert tuple(finding.name for finding in made) == EVERY
 
 

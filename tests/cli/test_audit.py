@@ -9,8 +9,8 @@ import torch
 from rich.console import Console
 
 from command import refused, widemargin
-from widemargin.auditing.config import AuditConfig
 from widemargin import cli
+from widemargin.auditing.config import AuditConfig
 from widemargin.cli.audit import _free_folder, audit_model
 from widemargin.cli.verbs.audit import Audit
 from widemargin.data.local import LocalData, Npz

@@ -85,9 +85,7 @@ def failing(problem: BaseException) -> cli.Verb:
         (KeyboardInterrupt(), 130, "widemargin: stopped"),
     ],
 )
-def test_exit_codes(
-    problem: BaseException, code: int, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exit_codes(problem: BaseException, code: int, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.execute(failing(problem))
     assert end.value.code == code

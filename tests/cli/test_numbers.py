@@ -25,7 +25,9 @@ def test_train_reads_fractions(option: str) -> None:
 
 def test_audit_and_sweep_read_fractions() -> None:
     audit = cli.verb_of(["audit", "nowhere", "--eps", "2/255", "8/255", ".5"])
-    sweep = cli.verb_of("sweep --data digits --method udp --eps 1/255:8/255 --judge-eps 8/255".split())
+    sweep = cli.verb_of(
+        ["sweep", "--data", "digits", "--method", "udp", "--eps", "1/255:8/255", "--judge-eps", "8/255"]
+    )
     assert isinstance(audit, Audit)
     assert isinstance(sweep, Sweep)
     assert audit.eps == (2 / 255, 8 / 255, 0.5)

@@ -16,7 +16,7 @@ from widemargin.measure.autoattack import autoattack
 from widemargin.measure.calibration import uncertainty_report
 from widemargin.measure.certified import certified, certified_radius
 from widemargin.measure.curve import bisected, robustness
-from widemargin.measure.diagnostics import all_findings
+from widemargin.measure.diagnostics import Examined, all_findings
 from widemargin.measure.distance import distances
 from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.measure.surrogate import fooled, surrogate
@@ -126,5 +126,5 @@ def test_measures(name: str, norm: str, radius: str, labels: str) -> None:
 @pytest.mark.parametrize("labels", LABELS)
 @pytest.mark.parametrize("radius", RADII)
 def test_every_diagnosis(labels: str, radius: str) -> None:
-    found = all_findings(network(), cloud(LABELS[labels]), Linf(RADII[radius], UNIT), [0.1, 0.2])
+    found = all_findings(Examined(network(), cloud(LABELS[labels]), Linf(RADII[radius], UNIT), (0.1, 0.2)))
     assert not [one.evidence for one in found if REFUSED in one.evidence]

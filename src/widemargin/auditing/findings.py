@@ -53,23 +53,15 @@ def diagnosed(
     rows = config.sample(len(target.examples))[:DIAGNOSED]
     few = max(_LEAST, int(min(clock.left(share) / max(_ANSWERS_FOR_SANITY * answer, 1e-9), DIAGNOSED)))
     some = Subset(target.examples, rows[:few])
-    network, seen, whole = target.eot.climbed, list[Finding](), len(some) == len(rows)
-    ball, radii = config.balls[-1], tuple(ball.radius for ball in config.balls)
-    examined = Examined(network, some, ball, radii)
+    seen, whole = list[Finding](), len(some) == len(rows)
+    radii = tuple(ball.radius for ball in config.balls)
+    examined = Examined(target.eot.climbed, some, config.balls[-1], radii, seed=config.seed)
     to_make = [diagnosis for diagnosis in config.diagnoses if diagnosis.applies(examined)]
     try:
         # What was handed over is looked at in any case.
         sanity = sum(diagnosis.sanity for diagnosis in to_make)
         with clock.ending(share, unless=lambda: len(seen) < sanity):
-            made = all_findings(
-                network,
-                some,
-                ball,
-                radii,
-                seed=config.seed,
-                on_progress=seen.append,
-                diagnoses=to_make,
-            )
+            made = all_findings(examined, seen.append, to_make)
     except TimeIsUp:
         made, whole = tuple(seen), False
     findings = tuple(_of_target(target, some, one) for one in made)

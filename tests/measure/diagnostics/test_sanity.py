@@ -3,7 +3,7 @@ import copy
 import torch
 from torch import nn
 
-from diagnosed import BALL, FLAT, IMAGES, Then, conv, linear, mlp, planted, single, verdicts
+from diagnosed import BALL, EFFORT, FLAT, IMAGES, Then, conv, linear, mlp, planted, single, verdicts
 from widemargin import OPEN, Box, Dataset, Ensemble, Linf, Single, at_input
 from widemargin.measure import diagnostics as d
 
@@ -51,6 +51,6 @@ def test_inputs_in_box() -> None:
     assert d.inputs_in_box(pixels, Linf(8.0, Box(0.0, 255.0))).verdict == "fine"
     assert d.inputs_in_box(pixels, Linf(8.0, OPEN)).verdict == "fine"
     assert d.inputs_in_box(pixels, Linf(8.0, Box(0.0, float("inf")))).verdict == "fine"
-    names = verdicts(d.all_findings(planted(before=lambda x: x / 255), pixels, BALL))
+    names = verdicts(d.all_findings(d.Examined(planted(before=lambda x: x / 255), pixels, BALL, effort=EFFORT)))
     assert names["inputs in box"] == "wrong"
     assert "large radius" not in names

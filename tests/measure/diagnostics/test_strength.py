@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from diagnosed import BALL, FLAT, linear, mlp, planted, single, stairs, verdicts
+from diagnosed import BALL, EFFORT, FLAT, linear, mlp, planted, single, stairs, verdicts
 from widemargin import L2, OPEN, Linf
 from widemargin.measure import diagnostics as d
 from widemargin.perturb.balls import Ball
@@ -18,16 +18,16 @@ def test_rising() -> None:
     assert d.rising([(0.1, 0.5, 1000), (0.2, 0.6, 900)]).verdict == "wrong"
     with pytest.raises(ValueError, match="at least two radii, got 1"):
         d.rising([(0.1, 0.5, 10)])
-    assert "rising" not in verdicts(d.all_findings(single(mlp()), FLAT, BALL, [0.1]))
+    assert "rising" not in verdicts(d.all_findings(d.Examined(single(mlp()), FLAT, BALL, (0.1,), effort=EFFORT)))
 
 
 @pytest.mark.parametrize("ball", [BALL, L2(0.3, OPEN)], ids=repr)
 def test_large_radius(ball: Ball) -> None:
-    finding = d.large_radius(planted(before=stairs), FLAT, ball)
+    finding = d.large_radius(planted(before=stairs), FLAT, ball, steps=EFFORT.many_steps)
     assert finding.verdict == "wrong"
     assert finding.numbers["share"] > 0.9
     constant = planted(after=lambda z: 0 * z + torch.tensor([1.0, 0.0, 0.0]))
-    assert d.large_radius(constant, FLAT, ball).verdict == "suspicious"
+    assert d.large_radius(constant, FLAT, ball, steps=EFFORT.many_steps).verdict == "suspicious"
 
 
 def test_black_box() -> None:
@@ -45,7 +45,7 @@ def test_black_box() -> None:
 def test_transfer() -> None:
     masked = planted(before=stairs)
     white = d.broken_by(masked, FLAT, PGD(Linf(0.2), 10))
-    finding = d.transfer(masked, FLAT, Linf(0.2), [single(linear()), single(mlp())], white)
+    finding = d.transfer(masked, FLAT, Linf(0.2), [single(linear()), single(mlp())], white, EFFORT.many_steps)
     assert finding.verdict == "wrong"
     assert finding.numbers["surrogate 1"] > 0.2
     with pytest.raises(ValueError, match="at least one surrogate"):
@@ -55,7 +55,7 @@ def test_transfer() -> None:
 def test_random_noise() -> None:
     masked, ball = planted(before=stairs), Linf(0.25)
     white = d.broken_by(masked, FLAT, PGD(ball, 10))
-    finding = d.random_noise(masked, FLAT, ball, white)
+    finding = d.random_noise(masked, FLAT, ball, white, draws=EFFORT.draws)
     assert finding.verdict == "wrong"
     assert finding.numbers["share_noise_only"] > 0.01 > finding.numbers["share_few_steps"]
 

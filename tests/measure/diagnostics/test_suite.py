@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from diagnosed import BALL, FLAT, IMAGES, Then, conv, linear, mlp, planted, single, stairs, verdicts
+from diagnosed import BALL, EFFORT, FLAT, IMAGES, Then, conv, linear, mlp, planted, single, stairs, verdicts
 from widemargin import L1, L2, OPEN, Box, Dataset, Ensemble, Linf, Single, at_input
 from widemargin.measure import diagnostics as d
 from widemargin.perturb.balls import Ball
@@ -28,7 +28,9 @@ HEALTHY: list[tuple[str, Callable[[], Network], Dataset, Ball]] = [
 @pytest.mark.parametrize(("build", "cloud", "ball"), [row[1:] for row in HEALTHY], ids=[row[0] for row in HEALTHY])
 def test_healthy_networks_are_fine(build: Callable[[], Network], cloud: Dataset, ball: Ball) -> None:
     seen: list[d.Finding] = []
-    findings = d.all_findings(build(), cloud, ball, [ball.radius / 2, ball.radius], [build()], on_progress=seen.append)
+    findings = d.all_findings(
+        d.Examined(build(), cloud, ball, (ball.radius / 2, ball.radius), (build(),), effort=EFFORT), seen.append
+    )
     assert tuple(seen) == findings
     assert len(verdicts(findings)) == 12
     assert {name: v for name, v in verdicts(findings).items() if v != "fine"} == {}, findings
@@ -36,7 +38,8 @@ def test_healthy_networks_are_fine(build: Callable[[], Network], cloud: Dataset,
 
 
 def test_a_masked_network_is_caught_by_all_that_attack() -> None:
-    names = verdicts(d.all_findings(planted(before=stairs), FLAT, Linf(0.25), surrogates=[single(mlp())]))
+    masked = d.Examined(planted(before=stairs), FLAT, Linf(0.25), surrogates=(single(mlp()),), effort=EFFORT)
+    names = verdicts(d.all_findings(masked))
     caught = {name for name, verdict in names.items() if verdict == "wrong"}
     assert caught == {"gradients", "loss surface", "random noise", "black box", "transfer", "large radius"}
 
@@ -48,7 +51,7 @@ def test_the_network_and_the_global_generator_stay_as_they_are() -> None:
     frozen = next(network.parameters()).requires_grad_(False)
     before, generator = copy.deepcopy(network.state_dict()), torch.get_rng_state()
     modes = [module.training for module in network.modules()]
-    d.all_findings(network, IMAGES, BALL, surrogates=[network])
+    d.all_findings(d.Examined(network, IMAGES, BALL, surrogates=(network,), effort=EFFORT))
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     assert torch.equal(generator, torch.get_rng_state())
     assert modes == [module.training for module in network.modules()]
@@ -61,4 +64,4 @@ def test_one_network_at_a_time() -> None:
     network = single(linear())
     network.replicas = 2
     with pytest.raises(ValueError, match="2 replicas"):
-        d.all_findings(network, FLAT, BALL)
+        d.all_findings(d.Examined(network, FLAT, BALL))

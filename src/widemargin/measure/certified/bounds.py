@@ -26,11 +26,7 @@ from widemargin.measure.certified.layers import (
 )
 from widemargin.measure.certified.region import Region
 
-WORK_PER_LAYER = 2**25
-"""Coefficients that may be computed to refine one layer for one point: see `Program.intervals`."""
 _COEFFICIENTS_AT_ONCE = 2**20
-_TILE = 3
-"""Neighbors along each axis of an image whose bounds are computed together, in the window of the input they see."""
 
 
 class Refined(Enum):
@@ -57,12 +53,16 @@ class Program:
     shape: torch.Size
     """Of a point."""
     steps: tuple[Step, ...]
+    work_per_layer: int = 2**25
+    """Coefficients that may be computed to refine one layer for one point: see `intervals`."""
+    tile: int = 3
+    """Neighbors along each axis of an image whose bounds are computed together, in the window of the input they see."""
 
     def intervals(self, region: Region, refined: Refined = Refined.ALL) -> list[Interval]:
         """Of every value, the input first: the tightest known bounds.
 
         Interval bounds for all.  The inputs of a ReLU or a max-pooling are refined by linear bounds back to the input
-        (CROWN), feature by feature, those first whose relaxation is loosest, until `WORK_PER_LAYER` is spent: all
+        (CROWN), feature by feature, those first whose relaxation is loosest, until `work_per_layer` is spent: all
         features that need it for a LeNet or an MLP, a part of them for a ResNet; the others keep the interval bounds
         of refined sources (as CROWN-IBP has for all).
         """
@@ -151,7 +151,7 @@ class Program:
         by_layer = [layer.looseness(known[number], rectified).flatten() for layer, rectified in self._bent[number]]
         looseness = torch.stack(by_layer).amax(0)
         work, widest, tile = self._upstream[number]
-        loosest = looseness.sort(descending=True, stable=True).indices[: WORK_PER_LAYER // work]
+        loosest = looseness.sort(descending=True, stable=True).indices[: self.work_per_layer // work]
         loosest = loosest[looseness[loosest] > 0]
         shape = known[number].low.shape[1:]
         at_once = max(1, _COEFFICIENTS_AT_ONCE // (2 * widest))
@@ -250,11 +250,11 @@ class Program:
         whole = [math.prod(self._shape(reached)) for reached, _ in self._worked(number, ())]
         axes = self._shape(number)[1:]
         # In the middle, where edges cut nothing off.
-        middle = tuple(range(size)[max(0, (size - _TILE) // 2) :][:_TILE] for size in axes)
+        middle = tuple(range(size)[max(0, (size - self.tile) // 2) :][: self.tile] for size in axes)
         tiled = [math.prod(_extent(self._shape(reached), window)) for reached, window in self._worked(number, middle)]
         if not axes or sum(tiled) > sum(whole) / 2:
             return sum(whole), max(whole), 0
-        return sum(tiled), max(tiled), _TILE
+        return sum(tiled), max(tiled), self.tile
 
     def _worked(self, number: int, window: Window) -> list[tuple[int, Window]]:
         folded = {number for number, step in enumerate(self.steps, start=1) if isinstance(step.layer, Reshape | Scale)}

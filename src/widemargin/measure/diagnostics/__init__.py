@@ -13,11 +13,12 @@ from widemargin.measure.diagnostics.strength import (
     stood_in,
     transfer,
 )
-from widemargin.measure.diagnostics.suite import DIAGNOSES, Diagnosis, Examined, all_findings
+from widemargin.measure.diagnostics.suite import DIAGNOSES, Diagnosis, Effort, Examined, all_findings
 
 __all__ = [
     "DIAGNOSES",
     "Diagnosis",
+    "Effort",
     "Examined",
     "Finding",
     "all_findings",

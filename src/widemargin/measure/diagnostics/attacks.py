@@ -22,6 +22,7 @@ from widemargin.uncertainty.predictive import is_correct
 Broken = Bool[Tensor, " B"]
 """Which points are right where they are and wrong where an attack took them."""
 MANY_STEPS = 100
+DRAWS = 20
 
 
 def broken_by(network: Network, examples: Examples, attack: Attack, seed: int = 0) -> Broken:

@@ -11,6 +11,7 @@ import torch
 from widemargin.data.dataset import Examples
 from widemargin.measure.accuracy import BATCH_SIZE, fraction, iter_batches
 from widemargin.measure.diagnostics.attacks import (
+    DRAWS,
     MANY_STEPS,
     Broken,
     broken_at,
@@ -31,7 +32,6 @@ _MORE_STEPS = (0.005, 0.05)
 _SURVIVED = (0.01, 0.05)
 _RISEN = (0.0, 0.005)
 _FEW_STEPS = 2
-_DRAWS = 20
 
 
 def rising(curve: Sequence[tuple[float, float, int]]) -> Finding:
@@ -64,7 +64,7 @@ def rising(curve: Sequence[tuple[float, float, int]]) -> Finding:
     )
 
 
-def large_radius(network: Network, examples: Examples, ball: Ball, seed: int = 0) -> Finding:
+def large_radius(network: Network, examples: Examples, ball: Ball, seed: int = 0, steps: int = MANY_STEPS) -> Finding:
     """Points that survive in a ball that holds the whole box (of OPEN, all the data): it must be next to none.
 
     Other examples lie in that ball.  If the network does not give all of them one class, a wrong place is known to be
@@ -74,7 +74,7 @@ def large_radius(network: Network, examples: Examples, ball: Ball, seed: int = 0
     with observed(network), torch.no_grad():
         answers = torch.cat([network(inputs) for _, inputs, _ in iter_batches(examples, BATCH_SIZE)])
     right = is_correct(answers, labels_of(examples, answers))
-    broken = broken_by(network, examples, PGD(whole, MANY_STEPS), seed)
+    broken = broken_by(network, examples, PGD(whole, steps), seed)
     survived, classes = fraction(right & ~broken), len(answers.argmax(1).unique())
     verdict = graded(survived, _SURVIVED)
     if classes == 1 and verdict == "wrong":
@@ -111,12 +111,19 @@ def black_box(white: Mapping[str, Broken], black: Mapping[str, Broken]) -> Findi
     return _gained("black box", white, black, "attacks without gradients")
 
 
-def transfer(network: Network, examples: Examples, ball: Ball, surrogates: Sequence[Network], white: Broken) -> Finding:
+def transfer(
+    network: Network,
+    examples: Examples,
+    ball: Ball,
+    surrogates: Sequence[Network],
+    white: Broken,
+    steps: int = MANY_STEPS,
+) -> Finding:
     """Points that places found on other networks break, and that the white-box attack left."""
     if not surrogates:
         raise ValueError("transfer needs at least one surrogate network, got none")
     black = {
-        f"surrogate {number}": broken_at(network, examples, places_of(surrogate, examples, PGD(ball, MANY_STEPS)))
+        f"surrogate {number}": broken_at(network, examples, places_of(surrogate, examples, PGD(ball, steps)))
         for number, surrogate in enumerate(surrogates)
     }
     return _gained("transfer", {"white box": white}, black, "places found on other networks")
@@ -132,21 +139,23 @@ def stood_in(white: Broken, black: Broken, kind: str, agreement: float) -> Findi
     )
 
 
-def random_noise(network: Network, examples: Examples, ball: Ball, white: Broken, seed: int = 0) -> Finding:
+def random_noise(
+    network: Network, examples: Examples, ball: Ball, white: Broken, seed: int = 0, draws: int = DRAWS
+) -> Finding:
     """Random points in the ball and at its corners, against a few gradient steps and against the white-box attack."""
     drawn = torch.zeros_like(white)
-    for draw in range(_DRAWS):
+    for draw in range(draws):
         drawn |= broken_at(network, examples, random_places(examples, ball, seed, draw))
     few = broken_by(network, examples, PGD(ball, _FEW_STEPS), seed)
-    noise, steps, only = fraction(drawn), fraction(few), fraction(drawn & ~white)
+    noise, by_few, only = fraction(drawn), fraction(few), fraction(drawn & ~white)
     verdict = worst_of(graded(only, (0.0, _GAINED[1])), "suspicious" if int(drawn.sum()) > int(few.sum()) else "fine")
     return Finding(
         "random noise",
         verdict,
-        f"{_DRAWS} random places break {noise:.1%} of {len(white)} points and {_FEW_STEPS} gradient steps "
-        f"{steps:.1%}; the white-box attack left {only:.1%} that noise breaks",
+        f"{draws} random places break {noise:.1%} of {len(white)} points and {_FEW_STEPS} gradient steps "
+        f"{by_few:.1%}; the white-box attack left {only:.1%} that noise breaks",
         "" if verdict == "fine" else "the gradients mislead: attack without them (Square) and count the worst of all",
-        {"share_noise": noise, "share_few_steps": steps, "share_noise_only": only},
+        {"share_noise": noise, "share_few_steps": by_few, "share_noise_only": only},
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from widemargin.data.dataset import Examples
-from widemargin.measure.diagnostics.attacks import MANY_STEPS, Broken, broken_by
+from widemargin.measure.diagnostics.attacks import DRAWS, MANY_STEPS, Broken, broken_by
 from widemargin.measure.diagnostics.finding import Finding, failed_finding, sentence_of
 from widemargin.measure.diagnostics.gradients import gradients, loss_surface
 from widemargin.measure.diagnostics.sanity import inputs_in_box, modes, probabilities, randomness
@@ -19,9 +19,18 @@ from widemargin.perturb.pgd import PGD
 from widemargin.perturb.square import Square
 from widemargin.uncertainty.network import Network
 
-_STEPS = 10
-_TARGETS = 9
-_QUERIES = 300
+
+@dataclass(frozen=True)
+class Effort:
+    """Of the attacks that diagnoses make."""
+
+    steps: int = 10
+    many_steps: int = MANY_STEPS
+    targets: int = 9
+    queries: int = 300
+    """Of an attack without gradients."""
+    draws: int = DRAWS
+    """Random places that are tried for each point."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +44,14 @@ class Examined:
     """Up to the ball's."""
     surrogates: tuple[Network, ...] = ()
     seed: int = 0
+    effort: Effort = Effort()
 
     @cached_property
     def curve(self) -> tuple[tuple[float, float, int], ...]:
         """Of every radius robust accuracy and number of points, each as if none knew of the others: see `rising`."""
-        attacks = [pgd_attack(replace(self.ball, radius=radius), radius / 4, _STEPS) for radius in self.radii]
+        attacks = [
+            pgd_attack(replace(self.ball, radius=radius), radius / 4, self.effort.steps) for radius in self.radii
+        ]
         robust = [robust_accuracy(self.network, self.examples, attack) for attack in attacks]
         return tuple((*pair, len(self.examples)) for pair in zip(self.radii, robust, strict=True))
 
@@ -52,19 +64,19 @@ class Examined:
 
     @cached_property
     def few(self) -> Broken:
-        return self.broken(_STEPS)
+        return self.broken(self.effort.steps)
 
     @cached_property
     def many(self) -> Broken:
-        return self.few | self.broken(MANY_STEPS)
+        return self.few | self.broken(self.effort.many_steps)
 
     @cached_property
     def white(self) -> Broken:
-        return self.many | self.broken(MANY_STEPS, _TARGETS)
+        return self.many | self.broken(self.effort.many_steps, self.effort.targets)
 
     @cached_property
     def square(self) -> Broken:
-        return broken_by(self.network, self.examples, Square(self.ball, _QUERIES), self.seed)
+        return broken_by(self.network, self.examples, Square(self.ball, self.effort.queries), self.seed)
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,9 @@ DIAGNOSES = (
     Diagnosis("loss surface", lambda of: loss_surface(of.network, of.examples, of.ball), attacks=True),
     Diagnosis("more steps", lambda of: more_steps(of.few, of.many), attacks=True),
     Diagnosis(
-        "random noise", lambda of: random_noise(of.network, of.examples, of.ball, of.white, of.seed), attacks=True
+        "random noise",
+        lambda of: random_noise(of.network, of.examples, of.ball, of.white, of.seed, of.effort.draws),
+        attacks=True,
     ),
     Diagnosis(
         "black box",
@@ -104,13 +118,13 @@ DIAGNOSES = (
     ),
     Diagnosis(
         "transfer",
-        lambda of: transfer(of.network, of.examples, of.ball, of.surrogates, of.white),
+        lambda of: transfer(of.network, of.examples, of.ball, of.surrogates, of.white, of.effort.many_steps),
         attacks=True,
         applies=lambda of: len(of.surrogates) > 0,
     ),
     Diagnosis(
         "large radius",
-        lambda of: large_radius(of.network, of.examples, of.ball, of.seed),
+        lambda of: large_radius(of.network, of.examples, of.ball, of.seed, of.effort.many_steps),
         attacks=True,
         # Where features are held fixed, no other example need lie in the ball.
         applies=lambda of: not of.ball.box.fixed,
@@ -128,23 +142,18 @@ def _made(diagnosis: Diagnosis, examined: Examined) -> Finding:
 
 
 def all_findings(
-    network: Network,
-    examples: Examples,
-    ball: Ball,
-    radii: Sequence[float] = (),
-    surrogates: Sequence[Network] = (),
-    seed: int = 0,
+    examined: Examined,
     on_progress: Callable[[Finding], None] | None = None,
     diagnoses: Sequence[Diagnosis] = DIAGNOSES,
 ) -> tuple[Finding, ...]:
     """Every diagnosis that applies, in their order; `on_progress` is handed each as soon as it is there.
 
     A few hundred examples are enough.  If they do not lie in the ball's box, nothing is attacked: no attack could mean
-    anything there.  At the `radii` accuracy is compared; with less than two, or without surrogates,
-    those diagnoses are left out.  A diagnosis that fails says so, and the others are made.
+    anything there.  At the radii accuracy is compared; with less than two, or without surrogates, those diagnoses
+    are left out.  A diagnosis that fails says so, and the others are made.
     """
-    check_alone(network)
-    examined, findings = Examined(network, examples, ball, tuple(radii), tuple(surrogates), seed), list[Finding]()
+    check_alone(examined.network)
+    findings = list[Finding]()
     for diagnosis in diagnoses:
         if diagnosis.applies(examined) and not (diagnosis.attacks and examined.box.verdict == "wrong"):
             findings.append(_made(diagnosis, examined))
