@@ -5,7 +5,6 @@ import hypothesis
 import jaxtyping
 import pytest
 import torch
-from torch import fx, nn
 
 import typechecker
 
@@ -28,21 +27,6 @@ def untyped() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
-
-
-@pytest.fixture
-def untyped_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tracer calls networks with something that is no tensor: checks of types at run time wait until it is done."""
-    trace = fx.Tracer.trace
-
-    def untyped(self: fx.Tracer, root: nn.Module, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
-        jaxtyping.config.update("jaxtyping_disable", True)
-        try:
-            return trace(self, root, concrete_args)
-        finally:
-            jaxtyping.config.update("jaxtyping_disable", False)
-
-    monkeypatch.setattr(fx.Tracer, "trace", untyped)
 
 
 @pytest.fixture(scope="module")

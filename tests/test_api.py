@@ -93,7 +93,6 @@ def test_a_model_of_any_style_is_measured_alike() -> None:
         assert wm.calibration(one, (x, y)).accuracy == 1
 
 
-@pytest.mark.usefixtures("untyped_tracing")
 def test_nothing_of_the_model_changes() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.Linear(4, 3))
     model[1].eval()
@@ -149,7 +148,6 @@ def test_margins_of_more_features_are_the_nearest_places_found() -> None:
     assert (boxed.margin > measured.margin + 1e-4).any()
 
 
-@pytest.mark.usefixtures("untyped_tracing")
 def test_certificates_are_those_of_the_room() -> None:
     model, (x, y) = linear(), data()
     certificate = wm.certify(model, (x, y), BALL)

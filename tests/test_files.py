@@ -1,11 +1,10 @@
-import errno
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from disks import full_disk
 from widemargin.files import (
     Damaged,
     read_json,
@@ -63,22 +62,21 @@ def test_no_bit_of_a_text_can_change_unseen() -> None:
         assert "key" not in read or read == text
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace", "open"])
-def test_a_full_disk_is_one_sentence_and_leaves_what_was_there(
-    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_one_sentence_and_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_json(path, CONTENT)
-
-    def full(*arguments: object, **named: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(Path if call == "open" else os, call, full)
-    with pytest.raises(ValueError, match=r"a.json cannot be written \(No space left on device\): make room"):
+    with full_disk(), pytest.raises(ValueError, match=r"a.json cannot be written \(File too large\): make room"):
         write_whole(path, b"new")
-    monkeypatch.undo()
     assert read_json(path) == CONTENT
     assert [inside.name for inside in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize("name", ["a.json", ".a.json.partial"])
+def test_a_folder_in_the_way_is_one_sentence_and_stays(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match=r"a.json cannot be written \(Is a directory\): make room"):
+        write_whole(tmp_path / "a.json", b"new")
+    assert [inside.name for inside in tmp_path.iterdir()] == [name]
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:

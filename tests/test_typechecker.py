@@ -4,7 +4,7 @@ import jaxtyping
 import pytest
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, fx
 
 import typechecker
 
@@ -85,6 +85,11 @@ def test_values_that_a_signature_names_are_checked_each_time() -> None:
     assert told("fine") + told("wrong") == "finewrong"
     with pytest.raises(jaxtyping.TypeCheckError, match="parameters of"):
         told("other")  # type: ignore[arg-type]
+
+
+def test_what_a_tracer_hands_over_is_not_checked() -> None:
+    traced = fx.symbolic_trace(lambda points: added(points, points))
+    assert traced(torch.ones(2, 3)).sum() == 12
 
 
 def test_checks_can_be_switched_off(untyped: None) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints,
 import jaxtyping
 import numpy as np
 from beartype import BeartypeConf, beartype
-from torch import Tensor
+from torch import Tensor, fx
 
 _check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 _jaxtyped = jaxtyping.jaxtyped
@@ -55,6 +55,8 @@ def _remembering(function: Function, checked: Callable[[Function], Function]) ->
             given = tuple(map(_kind, args))
             given = (given, *kwargs, *map(_kind, kwargs.values())) if kwargs else given
             results = known.get(given)
+        except _Traced:
+            return function(*args, **kwargs)
         except TypeError:
             return call_checked()(*args, **kwargs)
         if results is not None:
@@ -78,7 +80,7 @@ def _kind_or_none(value: Any) -> Any:
     try:
         kind = _kind(value)
         hash(kind)
-    except TypeError:
+    except (TypeError, _Traced):
         return None
     return kind
 
@@ -113,10 +115,19 @@ def _in_order(values: Any, depth: int) -> Any:
     return tuple(_kind(item, depth + 1) for item in values)
 
 
+class _Traced(Exception):
+    """A tracer calls networks with something that is no tensor: there is nothing to check."""
+
+
+def _traced(value: Any, depth: int) -> Any:
+    raise _Traced
+
+
 def _unknown(value: Any, depth: int) -> None: ...
 
 
 _BY_BASE: dict[type, Callable[[Any, int], Any]] = {
+    fx.Proxy: _traced,
     Tensor: lambda value, _: (value.dtype, value.shape),
     np.ndarray: lambda value, _: (value.dtype, value.shape),
     tuple: _in_order,

@@ -5,10 +5,10 @@ import pytest
 
 from cases import WITH_BALL, WITHOUT_BALL
 from command import refused
+from made_files import write_cifar10, write_idx, write_svhn
 from widemargin import SGD, Adam, Epochs, Linf, recipes
 from widemargin.cli.describe import MEASURES, describe
 from widemargin.cli.verbs.train import Train
-from widemargin.data.images import ImageSet
 from widemargin.training.plan import EMA, SWA, Multistep, NoAverage, Triangle
 from widemargin.uncertainty.estimators import BeforeHead
 
@@ -155,9 +155,12 @@ def test_what_is_not_there_is_one_sentence(words: str, capsys: pytest.CaptureFix
     assert not list(tmp_path.iterdir())
 
 
-def test_published_settings_hold_where_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    digits = ImageSet("digits").draw()
-    monkeypatch.setattr(ImageSet, "draw", lambda self: digits)
+@pytest.mark.filterwarnings("ignore:.*differs from the published")
+def test_published_settings_hold_where_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIDEMARGIN_DATA", str(tmp_path))
+    write_idx(tmp_path / "fashion-mnist")
+    write_cifar10(tmp_path / "cifar-10-batches-py")
+    write_svhn(tmp_path)
     fashion = describe(Train("fashion-mnist", "standard"))[1]
     assert (fashion.plan.length, fashion.plan.descent, fashion.plan.batch) == (Epochs(100), Adam(0.001), 256)
     cifar = describe(Train("cifar-10", "standard", augment=True, average="ema:.9", mixed=True, latent=True))[1]

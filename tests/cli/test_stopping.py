@@ -1,19 +1,24 @@
 """Ctrl-C, SIGTERM and time limits: real signals to real processes, whose runs then end as if nothing had happened."""
 
-import errno
 import os
 import re
 import shutil
 import signal
 import time
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from command import refused, widemargin
+from disks import full_disk
 from faults.cases import _run_folder
 from faults.commands import ended, started
+from widemargin import cli
 from widemargin.cli.stopping import Asked, listening, seconds
+from widemargin.cli.train import train
+from widemargin.cli.verbs.train import Train
 from widemargin.files import read_tensors
 
 TRAIN = "train --data digits --fraction .1 --network lenet --method standard --epochs 12 --batch 32 --out run"
@@ -52,12 +57,14 @@ def test_a_signal_saves_and_the_run_goes_on(sent: signal.Signals, code: int, und
 
 
 def test_a_time_limit_saves_and_is_no_failure(
-    undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = iter([False] * 7 + [True] * 100)
-    monkeypatch.setattr(Asked, "now", lambda self: self.stop_after is not None and next(asked))
+    words = cli.verb_of(f"{TRAIN} --stop-after 2h".split())
+    assert isinstance(words, Train)
+    # When the command begins, and before each update.
+    times = chain([0.0] * 8, repeat(7200.0))
     with pytest.raises(SystemExit) as stopped:
-        widemargin(f"{TRAIN} --stop-after 2h")
+        train(words, Console(), lambda: next(times))
     assert stopped.value.code == 0
     said = capsys.readouterr().out
     assert "widemargin: stopped after 2h at update 7 of 60, which is saved; go on with: widemargin resume run\n" in said
@@ -94,19 +101,13 @@ def test_times_and_signals() -> None:
     ],
 )
 def test_a_full_disk_is_one_sentence_and_leaves_what_was_there(
-    words: str, undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: str, undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(undisturbed / "run", "run")
     Path("run/figures.json").unlink() if words == "resume run" else None
     before = _files(tmp_path / "run")
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    assert "cannot be written (No space left on device): make room or choose another folder" in refused(words, capsys)
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
+    with full_disk():
+        assert "cannot be written (File too large): make room or choose another folder" in refused(words, capsys)
     assert _files(tmp_path / "run") == before
     assert not [path for path in tmp_path.rglob("*") if "partial" in path.name or path.suffix == ".pt2"]
 

@@ -1,8 +1,12 @@
 import json
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from widemargin import cli
+from widemargin.cli.study_list import list_studies
+from widemargin.cli.verbs.study import StudyList
 
 
 def test_the_list_fits_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -24,17 +28,6 @@ def test_the_list_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert (fig1["parts"], fig1["done"]) == (10, None)
 
 
-def test_what_is_left_is_asked_of_the_studies(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: object
-) -> None:
-    only = {name: entry for name, entry in cli_studies().items() if name == "fig1"}
-    for module in ("widemargin.cli.study_list", "widemargin.report.study"):
-        monkeypatch.setattr(f"{module}.studies", lambda: only)
-    cli.main(["study", "list", "--left", "--runs", str(tmp_path)])
+def test_what_is_left_is_asked_of_the_studies(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    list_studies(StudyList(left=True, runs=tmp_path), Console(), ["fig1"])
     assert "fig1                              0 of 10 done   about 1 min" in capsys.readouterr().out
-
-
-def cli_studies() -> dict[str, object]:
-    from widemargin.report.contents import studies
-
-    return dict(studies())

@@ -137,14 +137,10 @@ def test_an_exported_network_has_the_certificates_of_the_original(name: str, suf
     torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
 
 
-def test_an_operator_without_certificate_is_named_in_one_sentence(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_an_operator_without_certificate_is_named_in_one_sentence(tmp_path: Path) -> None:
     cloud = Dataset(drawn(2, 3).sigmoid(), torch.tensor([0, 1]))
     write_network(nn.Sequential(nn.Linear(3, 3), nn.Tanh()), (3,), tmp_path / "m.pt2")
     places = [str(tmp_path / "m.pt2"), written(tmp_path / "m.onnx", [helper.make_node("Tanh", ["x"], ["y"])])]
-    # Not before: an export traces in its own way.
-    request.getfixturevalue("untyped_tracing")
     for place in places:
         with pytest.raises(ValueError, match="no certificate for a network with the operator 'tanh'") as refused:
             certified_radius(load_model(place).network, cloud, Linf(0.5))

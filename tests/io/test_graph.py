@@ -71,14 +71,10 @@ def test_the_older_exporter_with_any_batch(whole: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
-def test_a_batch_of_one_size_is_filled_up_or_split(
-    suffix: str, rows: int, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_batch_of_one_size_is_filled_up_or_split(suffix: str, rows: int, tmp_path: Path) -> None:
     network, path = Viewing(True).eval(), tmp_path / f"m{suffix}"
     write(network, path, rows)
     assert f"exactly {rows} points" in check_same(path, network)[0]
-    # Not before: an export traces in its own way.
-    request.getfixturevalue("untyped_tracing")
     cloud = Dataset(drawn(2), network(drawn(2)).argmax(1))
     wanted = certified_radius(
         Single(at_input(nn.Sequential(network.conv, nn.ReLU(), nn.Flatten(), network.linear))), cloud, Linf(0.1)
@@ -89,7 +85,6 @@ def test_a_batch_of_one_size_is_filled_up_or_split(
     )
 
 
-@pytest.mark.usefixtures("untyped_tracing")
 def test_a_batch_of_one_that_takes_its_mean_has_no_certificate() -> None:
     mean = Step("mean", lambda x: [torch.mean(x, 0, keepdim=True)], ("x",), ("y",))
     network = Single(at_input(Graph({}, [mean], "x", "y", [1, 3])))

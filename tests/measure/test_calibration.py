@@ -1,4 +1,5 @@
 import math
+import sys
 from typing import final
 
 import numpy as np
@@ -7,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from widemargin.data.dataset import Dataset
-from widemargin.measure import calibration as calibrating
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.calibration import (
     UNCERTAINTIES,
@@ -202,10 +202,7 @@ def test_what_cannot_be_judged_is_refused() -> None:
 
 
 def test_without_scikit_learn_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(module: str, package: str, purpose: str) -> None:
-        raise ValueError(f"{purpose} needs {package}, which is not installed: pip install {package}")
-
-    monkeypatch.setattr(calibrating, "import_optional", absent)
+    monkeypatch.setitem(sys.modules, "sklearn.metrics", None)
     network, examples = random_case()
     assert calibration(network, examples).n == 120
     with pytest.raises(ValueError, match=r"pip install 'widemargin\[sklearn\]'"):

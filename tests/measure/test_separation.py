@@ -7,7 +7,6 @@ import torch
 from widemargin.data.dataset import Dataset
 from widemargin.data.local import Table, TableData
 from widemargin.data.schema import Columns
-from widemargin.measure import separation as module
 from widemargin.measure.separation import auto_radius, contradictions, duplicates, measured_rows, separation
 
 distance = pytest.importorskip("scipy.spatial.distance")
@@ -75,13 +74,12 @@ def test_copies_are_listed_and_those_with_other_labels() -> None:
     assert separation(data).smallest == 0
 
 
-def test_beyond_a_million_rows_some_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_a_million_rows_some_are_measured() -> None:
     assert measured_rows(1_000_000) == 1_000_000
     assert measured_rows(1_000_001) == 10_000
     assert measured_rows(50, 80) == 50
-    monkeypatch.setattr(module, "EXACT_ROWS", 80)
-    monkeypatch.setattr(module, "SAMPLED_ROWS", 9)
-    assert len(separation(table()).rows) == 9
+    assert len(separation(table(), rows=9).rows) == 9
+    assert separation(table(), rows=10**6).exact
 
 
 def test_what_cannot_be_measured_is_refused() -> None:

@@ -24,7 +24,6 @@ def test_it_comes_before_the_same_network() -> None:
     assert torch.equal(cut.head(cut.encoder(images)), network(images))
 
 
-@pytest.mark.usefixtures("untyped_tracing")
 def test_a_certificate_is_in_the_units_of_the_data() -> None:
     """Of a linear network: dividing inputs by s divides radii by 1 / s."""
     spec = FlatMLPSpec((4, 2))

@@ -1,4 +1,3 @@
-import errno
 import os
 import random
 import signal
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from disks import full_disk
 from widemargin.report.store import Store, read_stored
 from widemargin.runs.keys import key_of
 from widemargin.runs.run_yaml import is_run, read_description
@@ -79,12 +79,8 @@ def test_results_from_before_there_were_checksums_can_be_read(tmp_path: Path) ->
     assert all((found.arrays[name] == array).all() for name, array in ARRAYS.items())
 
 
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ValueError, match=r"cannot be written \(No space left on device\): make room"):
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    with full_disk(), pytest.raises(ValueError, match=r"cannot be written \(File too large\): make room"):
         Store(tmp_path).save(PARTS, {"errors": 2}, ARRAYS, {})
     assert not list(tmp_path.iterdir())
 

@@ -159,7 +159,6 @@ def test_what_can_is_asked_for_logits_and_keeps_its_inputs(name: str) -> None:
     assert torch.equal(points, POINTS)
 
 
-@pytest.mark.usefixtures("untyped_tracing")
 def test_a_network_of_others_has_the_certificates_of_its_own() -> None:
     layers = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
     cloud = Dataset(POINTS, layers(POINTS).argmax(1))

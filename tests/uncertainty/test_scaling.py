@@ -32,7 +32,6 @@ def test_a_scaling_is_said_and_kept() -> None:
         Scaling("vector", (1.0, 1.0), (0.0,))
 
 
-@pytest.mark.usefixtures("untyped_tracing")
 def test_a_scaled_network_is_certified_as_any() -> None:
     """A temperature moves no boundary."""
     linear = nn.Linear(3, 2)

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -25,13 +25,13 @@ StopAfter = Annotated[str | None, arg(metavar="TIME", help_behavior_hint="")]
 class Asked:
     """A wish to stop: a signal that came, or a time that is over."""
 
-    def __init__(self, stop_after: str | None) -> None:
-        self.stop_after = stop_after
-        self.end = None if stop_after is None else time.monotonic() + seconds(stop_after)
+    def __init__(self, stop_after: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stop_after, self.clock = stop_after, clock
+        self.end = None if stop_after is None else clock() + seconds(stop_after)
         self.signal: int | None = None
 
     def now(self) -> bool:
-        return self.signal is not None or (self.end is not None and time.monotonic() >= self.end)
+        return self.signal is not None or (self.end is not None and self.clock() >= self.end)
 
     def reached(self, update: int, epoch: float) -> bool:
         return self.now()
@@ -56,9 +56,9 @@ class Asked:
 
 
 @contextmanager
-def listening(stop_after: str | None) -> Iterator[Asked]:
+def listening(stop_after: str | None, clock: Callable[[], float] = time.monotonic) -> Iterator[Asked]:
     """Signals are heard in here; the ones before and after it end a command at once."""
-    wish = Asked(stop_after)
+    wish = Asked(stop_after, clock)
     if threading.current_thread() is not threading.main_thread():
         yield wish
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -36,9 +36,10 @@ class _Row:
         return f"  {self.study:<30} {count:>15}   {left}"
 
 
-def list_studies(words: StudyList, console: rich.console.Console) -> None:
+def list_studies(words: StudyList, console: rich.console.Console, names: Sequence[str] | None = None) -> None:
+    """All of them, or those with these names."""
     listed, hardware = contents()
-    names = [name for name in studies() if name != _HAS_A_VERB]
+    names = [name for name in studies() if name != _HAS_A_VERB] if names is None else names
     slow = names if words.left else [name for name in names if name not in listed]
     rows = [_Row(name, one.title, one.parts, one.core_minutes) for name, one in listed.items() if name in names]
     rows = sorted([*(row for row in rows if row.study not in slow), *_measured(slow, words)], key=lambda row: row.study)
@@ -59,7 +60,7 @@ def list_studies(words: StudyList, console: rich.console.Console) -> None:
     console.print(note, highlight=False, markup=False)
 
 
-def _measured(names: list[str], words: StudyList) -> Iterator[_Row]:
+def _measured(names: Sequence[str], words: StudyList) -> Iterator[_Row]:
     """What is left of each, by what is stored."""
     if not names:
         return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import rich.console
@@ -20,7 +22,7 @@ from widemargin.runs.threads import with_threads
 from widemargin.training.processes import Processes, process_group
 
 
-def train(words: Train, console: rich.console.Console) -> None:
+def train(words: Train, console: rich.console.Console, clock: Callable[[], float] = time.monotonic) -> None:
     if words.stop_after is not None:
         seconds(words.stop_after)
     if words.eps == "auto":
@@ -30,7 +32,7 @@ def train(words: Train, console: rich.console.Console) -> None:
     folder = RunFolder.of(run, Path("runs")) if words.out is None else RunFolder(words.out)
     for note in notes_on(drawn):
         say(console, f"Warning: {note}")
-    with listening(words.stop_after) as wish:
+    with listening(words.stop_after, clock) as wish:
         do(prepare(run, drawn, device_of(words.device), title), folder, console, words.tensorboard, wish)
 
 

@@ -14,8 +14,6 @@ from widemargin.measure.certified.region import Region
 from widemargin.networks.mlp import MLP
 from widemargin.rng import Rng
 
-pytestmark = pytest.mark.usefixtures("untyped_tracing")
-
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_all_values_stay_in_their_intervals(norm: type) -> None:

@@ -19,9 +19,6 @@ from widemargin.measure.certified.layers import (
     Scale,
 )
 
-pytestmark = pytest.mark.usefixtures("untyped_tracing")
-
-
 PRIMITIVES: list[tuple[Layer, int, Callable[..., Tensor], tuple[int, ...]]] = [
     (Linear(normal(3, 5), normal(3)), 1, lambda x: F.linear(x, normal(3, 5), normal(3)), (5,)),
     (

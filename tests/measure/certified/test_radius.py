@@ -11,8 +11,6 @@ from widemargin import L2, OPEN, Dataset, Linf
 from widemargin.measure.certified import certified, certified_radius
 from widemargin.perturb.balls import UNIT, Box
 
-pytestmark = pytest.mark.usefixtures("untyped_tracing")
-
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", MAKERS)

@@ -69,7 +69,6 @@ def check_as_flat(network: Network | nn.Module, flat: nn.Module, images: Dataset
         torch.testing.assert_close(certified_radius(network, images, norm(1.0)), wanted, rtol=1e-6, atol=0)
 
 
-@pytest.mark.usefixtures("untyped_tracing")
 @pytest.mark.parametrize("name", ["nn.Sequential", *FLATTENED])
 def test_images_made_flat_have_the_bounds_of_flat_points(name: str) -> None:
     check_as_flat(*flat_first(name))
@@ -77,15 +76,10 @@ def test_images_made_flat_have_the_bounds_of_flat_points(name: str) -> None:
 
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
 @pytest.mark.parametrize("name", ["nn.Sequential", *(pytest.param(name, marks=pytest.mark.slow) for name in EXPORTED)])
-def test_so_they_do_once_exported(name: str, suffix: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_so_they_do_once_exported(name: str, suffix: str, tmp_path: Path) -> None:
     network, flat, images = flat_first(name)
     write_network(network, (2, 4, 4), tmp_path / f"model{suffix}")
-    # Not before: an export traces in its own way.
-    request.getfixturevalue("untyped_tracing")
     check_as_flat(load_model(str(tmp_path / f"model{suffix}")).network, flat, images)
-
-
-pytestmark = pytest.mark.usefixtures("untyped_tracing")
 
 
 def test_a_linear_layer_may_see_rows_of_an_image() -> None:
