@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from widemargin import cli
-from widemargin.measure import surrogate
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -28,7 +27,6 @@ def steps(page: str) -> list[tuple[str, str]]:
 )
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(surrogate, "UPDATES", 100)
     names: dict[str, object] = {}
     for number, code in enumerate(blocks(page)):
         exec(compile(code, f"{page}, block {number}", "exec"), names)

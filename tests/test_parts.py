@@ -21,7 +21,6 @@ from widemargin.cli.describe import describe
 from widemargin.cli.verbs.train import Train
 from widemargin.data.dataset import Examples, Splits
 from widemargin.files import read_json, read_note, write_json
-from widemargin.measure import surrogate
 from widemargin.measure.diagnostics import Diagnosis, Examined, Finding
 from widemargin.measure.robustness import pgd_attack
 from widemargin.networks.mlp import MLPSpec
@@ -195,8 +194,7 @@ def test_a_norm_that_is_half_of_linf_gives_the_numbers_of_linf() -> None:
     assert losses(ours.records) != losses(run_training(prepare(slow_of(RUN))).records)
 
 
-def test_an_attack_and_a_diagnosis_audit_are_saved_resumed_and_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surrogate, "UPDATES", 100)
+def test_an_attack_and_a_diagnosis_audit_are_saved_resumed_and_printed() -> None:
     # Two classes, of which every distance is known: half the sum of the features less 1.5.
     layer = nn.Linear(2, 2)
     with torch.no_grad():

@@ -1,6 +1,5 @@
 import pickle
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import widemargin as wm
-from widemargin import sklearn as module
 from widemargin.measure.separation import separation
-from widemargin.sklearn import WideMarginClassifier
+from widemargin.sklearn import WideMarginClassifier, default_epochs
 
 pytestmark = pytest.mark.usefixtures("untyped")
 X, Y = load_iris(return_X_y=True)
@@ -97,29 +95,22 @@ def test_margin_and_audit() -> None:
         fitted.audit(X[::10], np.full(15, "tulip"))
 
 
-def test_an_audit_names_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
-    monkeypatch.setattr(module.api, "audit", lambda _, data, eps, norm, points: given.append((data.names, eps, norm)))
+def test_an_audit_names_the_classes_and_is_that_of_training_unless_another_is_given() -> None:
     fitted = classifier(method="standard", eps=0.5, norm="linf", epochs=1)
-    for labels in (NAMES, Y == 1, Y + 3):
-        fitted.fit(X, labels).set_params(norm="l2").audit(X[:60], labels[:60])
-        fitted.set_params(norm="linf")
     names = [("setosa", "versicolor", "virginica"), ("False", "True"), (3, 4, 5)]
-    assert given == [(expected, 0.5, "linf") for expected in names]
+    for labels, expected in zip((NAMES, Y == 1, Y + 3), names, strict=True):
+        assert fitted.fit(X, labels)._labelled(X[:60], labels[:60]).names == expected
+    # Of a row that is misclassified already, which no attack need break.
+    wrong = fitted.classes_[(fitted.predict(X[:1]) - 2) % 3]
+    result = fitted.set_params(norm="l2").audit(X[:1], wrong).result
+    assert result.classes == ("3", "4", "5")
+    assert [repr(ball) for ball in result.config.balls] == ["Linf(radius=0.5, box=OPEN)"]
 
 
-def test_a_margin_is_in_the_norm_of_training_unless_another_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def noted(network: object, dataset: wm.data.Dataset, norm: type, box: object) -> Any:
-        asked.append(norm.__name__)
-        return SimpleNamespace(distance=dataset.labels)
-
-    monkeypatch.setattr(module, "distances", noted)
+def test_a_margin_is_in_the_norm_of_training_unless_another_is_given() -> None:
     fitted = classifier(method="standard", norm="linf", epochs=1).fit(X, Y).set_params(norm="l2")
-    fitted.margin(X[:1])
-    fitted.margin(X[:1], "l1")
-    assert asked == ["Linf", "L1"]
+    usual, linf, l2 = (fitted.margin(X[:1], norm) for norm in (None, "linf", "l2"))
+    assert usual == linf < l2
 
 
 def test_parameters_that_are_set_later_do_not_change_what_is_fitted() -> None:
@@ -178,12 +169,9 @@ def test_early_stopping_keeps_the_best() -> None:
     assert fitted.score(X, Y) > 0.85
 
 
-def test_without_a_number_of_epochs_there_are_about_as_many_updates_for_every_table(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "_UPDATES", 20)
-    for batch_size, epochs in ((30, 4), (150, 20), (10, 1)):
-        assert classifier(method="standard", epochs=None, batch_size=batch_size).fit(X, Y).n_iter_ == epochs
+def test_without_a_number_of_epochs_there_are_about_as_many_updates_for_every_table() -> None:
+    assert [default_epochs(per_epoch) for per_epoch in (1, 5, 15, 400, 401, 10_000)] == [600, 120, 40, 2, 1, 1]
+    assert classifier(method="standard", epochs=None, batch_size=10).fit(X, Y).n_iter_ == 40
 
 
 def test_what_it_cannot_take_is_refused() -> None:

@@ -47,10 +47,15 @@ from widemargin.uncertainty.prediction import Prediction
 
 Array = NDArray[Any]
 _UPDATES = 600
-"""That epochs=None amounts to, about."""
+"""That there are, about, where no number of epochs is given."""
 _KNOWN = ("ball", "alpha", "steps", "weight", "measure")
 """What a recipe may ask for; `measure` has a default."""
 _MEASURES = ("entropy", "mutual_information", "expected_entropy", "variation_ratio")
+
+
+def default_epochs(updates_per_epoch: int) -> int:
+    """What epochs=None amounts to."""
+    return max(1, round(_UPDATES / updates_per_epoch))
 
 
 class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -174,19 +179,23 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def audit(self, X: Any, y: Any, eps: float | Sequence[float] | None = None, norm: str | None = None) -> AuditReport:
         """AutoAttack, margins, certificates and findings, at radii in standard deviations.  [the radius of training]"""
+        dataset = self._labelled(X, y)
+        return api.audit(
+            self._network(),
+            dataset,
+            self.eps_ if eps is None else eps,
+            self.norm_ if norm is None else norm,
+            points=len(dataset),
+        )
+
+    def _labelled(self, X: Any, y: Any) -> Dataset:
         points, known = self._points(X), np.asarray(y)
         labels = np.searchsorted(self.classes_, known).clip(max=len(self.classes_) - 1)
         if known.shape != (len(points),) or (self.classes_[labels] != known).any():
             raise ValueError(f"y must have one of the classes {self.classes_.tolist()} for each of {len(points)} rows")
         # Truth values are no names of classes.
         names = (str(name) if isinstance(name, bool) else name for name in self.classes_.tolist())
-        return api.audit(
-            self._network(),
-            Dataset(points, torch.from_numpy(labels), tuple(names)),
-            self.eps_ if eps is None else eps,
-            self.norm_ if norm is None else norm,
-            points=len(points),
-        )
+        return Dataset(points, torch.from_numpy(labels), tuple(names))
 
     def __getstate__(self) -> dict[str, Any]:
         """Arrays and numbers alone: networks are made again from them."""
@@ -212,7 +221,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         # Parameters may be set to others later, which must not change what was fitted.
         self._fitted_as_ = (self.estimator, self.members, tuple(int(width) for width in np.atleast_1d(self.hidden)))
         per_epoch = Plan(Epochs(1), Adam(self.lr), batch).updates(len(dataset))
-        epochs = max(1, round(_UPDATES / per_epoch)) if self.epochs is None else self.epochs
+        epochs = default_epochs(per_epoch) if self.epochs is None else self.epochs
         plan = Plan(Epochs(epochs), Adam(self.lr, Cosine()), batch)
         self._made = self._built(seed, dataset)
         training = Training.begin(self._made, plan)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from made_files import IDX_NAMES, cifar_bytes, classes, pictures, write_idx
-from widemargin.data import sources
 from widemargin.data.download import Remote
 from widemargin.data.formats import File, cifar100, idx_pair
 from widemargin.data.sources import Source
@@ -57,7 +56,7 @@ class Answer(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.delenv("WIDEMARGIN_DATA", raising=False)
-    monkeypatch.setattr(sources, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -80,9 +79,11 @@ def test_a_download_is_official_and_happens_once(made: Source, server: Server, t
     for _ in range(2):
         train, test = made.read(idx_pair, tuple(range(10)))
         assert train.origin.official is test.origin.official is True
-    assert train.origin.place == str(tmp_path / "cache/made")
+    assert train.origin.place == str(tmp_path / "cache/widemargin/made")
     assert len(server.asked) == 4
-    assert sorted(path.name for path in (tmp_path / "cache/made").iterdir()) == sorted(f"{n}.gz" for n in IDX_NAMES)
+    assert sorted(path.name for path in (tmp_path / "cache/widemargin/made").iterdir()) == sorted(
+        f"{n}.gz" for n in IDX_NAMES
+    )
 
 
 def test_several_at_once_download_once(made: Source, server: Server) -> None:
@@ -108,7 +109,7 @@ def test_a_broken_download_goes_on_where_it_stopped(made: Source, server: Server
 
 
 def test_a_part_that_is_already_whole_is_used(made: Source, server: Server, tmp_path: Path) -> None:
-    part = tmp_path / "cache/made/train-images-idx3-ubyte.gz.part"
+    part = tmp_path / "cache/widemargin/made/train-images-idx3-ubyte.gz.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(server.files["train-images-idx3-ubyte.gz"])
     assert made.read(idx_pair, tuple(range(10)))[0].origin.official
@@ -123,9 +124,9 @@ def test_a_wrong_checksum_is_an_error_and_nothing_stays(made: Source, server: Se
     ) as refusal:
         made.locate()
     assert "\n" not in str(refusal.value)
-    assert list((tmp_path / "cache/made").iterdir()) == []
+    assert list((tmp_path / "cache/widemargin/made").iterdir()) == []
     server.files["train-images-idx3-ubyte.gz"] = right
-    assert made.locate() == tmp_path / "cache/made"
+    assert made.locate() == tmp_path / "cache/widemargin/made"
 
 
 def test_an_address_that_is_gone_is_one_sentence(made: Source, server: Server) -> None:
@@ -153,7 +154,10 @@ def test_an_archive_gives_its_own_files_only(server: Server, tmp_path: Path) -> 
     train, _ = source.read(cifar100, tuple(range(10)))
     assert train.origin.official
     left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
-    assert [name for name in left if not name.endswith(".lock")] == ["cache/made/test", "cache/made/train"]
+    assert [name for name in left if not name.endswith(".lock")] == [
+        "cache/widemargin/made/test",
+        "cache/widemargin/made/train",
+    ]
 
 
 def _archive(members: dict[str, bytes], link: str) -> bytes:

@@ -116,18 +116,17 @@ def test_svhn_of_another_kind(tmp_path: Path) -> None:
         svhn(File.read(tmp_path / "x.mat"))
 
 
-def test_what_unzips_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_unzips_to_too_much(tmp_path: Path) -> None:
     from scipy.io import savemat
 
-    monkeypatch.setattr("widemargin.data.formats.MOST_UNPACKED", 100_000)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b"\0" * 200_000))
     with pytest.raises(ValueError, match=r"bomb\.gz must hold at most 100,000 bytes once unzipped, got more"):
-        File.read(path)
+        File.read(path, most=100_000)
     packed = io.BytesIO()
     savemat(packed, {"X": np.zeros((32, 32, 3, 50), np.uint8), "y": np.ones((50, 1))}, do_compression=True)
     with pytest.raises(ValueError, match="more than 100,000 bytes once unzipped"):
-        svhn(_file(packed.getvalue()))
+        svhn(_file(packed.getvalue()), most=100_000)
 
 
 def _file(content: bytes) -> File:

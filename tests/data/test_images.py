@@ -1,13 +1,11 @@
 """Images by name: where they are looked for, how they are divided, and what is said when something is wrong."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from made_files import classes, idx_bytes, pictures, write_cifar10, write_cifar100, write_idx, write_svhn
-from widemargin.data import images, sources
 from widemargin.data.images import ImageSet, image_sets
 
 DIFFERS = "differs from the published"
@@ -15,15 +13,9 @@ DIFFERS = "differs from the published"
 
 @pytest.fixture(autouse=True)
 def empty_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the files or the cache of the machine it runs on, and none reaches the network."""
+    """No test sees the files or the cache of the machine it runs on."""
     monkeypatch.setenv("WIDEMARGIN_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(sources, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr(sources, "download", _no_network)
-    monkeypatch.setattr(images, "FASHION_MNIST", replace(images.FASHION_MNIST, system=str(tmp_path / "system")))
-
-
-def _no_network(*_: object, **__: object) -> None:
-    raise OSError("no network")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize("zipped", [True, False])

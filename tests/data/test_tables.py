@@ -9,7 +9,9 @@ import torch
 
 from widemargin.data.checks import UNLABELLED
 from widemargin.data.dataset import Dataset
+from widemargin.data.limits import UnpackLimit
 from widemargin.data.local import Table
+from widemargin.data.tables import parquet_columns
 
 pa = pytest.importorskip("pyarrow")
 
@@ -180,21 +182,19 @@ def test_a_wide_table_and_a_long_cell(tmp_path: Path) -> None:
     assert peak < 50e6
 
 
-def test_parquet_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_in_pieces(tmp_path: Path) -> None:
     columns = {"a": list(range(10)), "b": [True, False] * 5, "label": ["x", "y", None, "x", "y"] * 2}
-    whole = _parquet(tmp_path, columns)
-    monkeypatch.setattr("widemargin.data.tables._ROWS", 3)
-    pieces = _parquet(tmp_path, columns)
-    assert torch.equal(whole.points, pieces.points)
-    assert torch.equal(whole.labels, pieces.labels)
-    assert whole.names == pieces.names
+    parquet.write_table(pa.table(columns), tmp_path / "own.parquet")
+    whole, pieces = (parquet_columns(tmp_path / "own.parquet", "label", rows=rows) for rows in (100, 3))
+    assert list(whole) == list(pieces) == ["a", "b", "label"]
+    for name, values in whole.items():
+        assert len(values) == 10
+        assert np.array_equal(values, pieces[name])
 
 
-def test_parquet_that_unpacks_to_more_than_its_metadata_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("widemargin.data.limits.MOST_UNPACKED", 50_000)
-    monkeypatch.setattr("widemargin.data.tables.MOST_UNPACKED", 50_000)
-    for module in ("limits", "tables"):
-        monkeypatch.setattr(f"widemargin.data.{module}.MOST_RATIO", 1)
+def test_parquet_that_unpacks_to_more_than_its_metadata_say(tmp_path: Path) -> None:
     labels = [f"{'x' * 900}{k}" for k in range(100)] * 2
-    with pytest.raises(ValueError, match=r"own\.parquet must unpack to at most 50,000 bytes"):
-        _parquet(tmp_path, {"a": [1.0] * 200, "label": labels})
+    parquet.write_table(pa.table({"a": [1.0] * 200, "label": labels}), tmp_path / "own.parquet")
+    assert len(parquet_columns(tmp_path / "own.parquet", "label")["label"]) == 200
+    with pytest.raises(ValueError, match=r"own\.parquet must unpack to at most 50,000 bytes or 1 times its size"):
+        parquet_columns(tmp_path / "own.parquet", "label", limit=UnpackLimit(50_000, 1))

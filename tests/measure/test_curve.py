@@ -19,7 +19,6 @@ from widemargin.networks.mlp import MLP
 from widemargin.perturb.attack import Attack, Perturbed, perturbed
 from widemargin.perturb.balls import UNIT, Ball, Norm
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
 from widemargin.rng import AnyRng, Rng
 from widemargin.uncertainty.network import Network
@@ -208,8 +207,7 @@ def test_in_one_ball_it_is_what_the_attacks_in_turn_say() -> None:
     assert len(set(curve.points.by.tolist())) == 3
 
 
-def test_by_default_the_attacks_are_the_standard_ensemble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("widemargin.perturb.suites.Square", lambda ball: Square(ball, 200))
+def test_by_default_the_attacks_are_the_standard_ensemble() -> None:
     kind = KINDS[4]
     network, cloud = kind.draw(12)
     known = torch.tensor(known_distances(network, cloud, Linf, OPEN))

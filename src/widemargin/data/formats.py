@@ -36,13 +36,14 @@ class File:
     content: bytes = field(repr=False)
 
     @classmethod
-    def read(cls, path: Path) -> File:
-        size_of(path, MOST_UNPACKED)
+    def read(cls, path: Path, most: int = MOST_UNPACKED) -> File:
+        """Of at most so many bytes, also once unzipped."""
+        size_of(path, most)
         try:
             content = path.read_bytes()
         except OSError as problem:
             raise ValueError(f"{path} must be readable, got {problem.strerror}: see to its permissions") from None
-        return cls(path, _unzipped(content, path) if content[:2] == b"\x1f\x8b" else content)
+        return cls(path, _unzipped(content, path, most) if content[:2] == b"\x1f\x8b" else content)
 
     @property
     def md5(self) -> str:
@@ -50,15 +51,15 @@ class File:
         return hashlib.md5(self.content, usedforsecurity=False).hexdigest()
 
 
-def _unzipped(content: bytes, path: Path) -> bytes:
+def _unzipped(content: bytes, path: Path, most: int) -> bytes:
     """A piece at a time, so that a small file cannot become a huge one."""
     unzipped = bytearray()
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as zipped:
             while piece := zipped.read(_PIECE):
                 unzipped += piece
-                if len(unzipped) > MOST_UNPACKED:
-                    raise _damaged(path, f"at most {MOST_UNPACKED:,} bytes once unzipped", "more")
+                if len(unzipped) > most:
+                    raise _damaged(path, f"at most {most:,} bytes once unzipped", "more")
     except (EOFError, OSError, zlib.error) as problem:
         raise _damaged(path, "a whole gzip file", reason(problem)) from None
     return bytes(unzipped)
@@ -100,10 +101,10 @@ def cifar100(*batches: File) -> tuple[Pixels, Classes]:
     return _cifar(batches, b"fine_labels")
 
 
-def svhn(file: File) -> tuple[Pixels, Classes]:
+def svhn(file: File, most: int = MOST_UNPACKED) -> tuple[Pixels, Classes]:
     """Cropped digits: X [32, 32, 3, N], y [N, 1] where 10 means the digit 0."""
     try:
-        arrays = _mat_arrays(file.content)
+        arrays = _mat_arrays(file.content, most)
         pixels, labels = arrays["X"], arrays["y"]
     except (ValueError, KeyError, struct.error, zlib.error) as problem:
         raise _damaged(file.path, "a .mat file with X and y", reason(problem)) from None
@@ -113,18 +114,18 @@ def svhn(file: File) -> tuple[Pixels, Classes]:
     return _matching(np.ascontiguousarray(pixels.transpose(3, 2, 0, 1)), np.where(classes == 10, 0, classes), file.path)
 
 
-def _mat_arrays(content: bytes) -> dict[str, NDArray[Any]]:
-    """The arrays of numbers in a .mat file of version 5, by name.
+def _mat_arrays(content: bytes, most: int) -> dict[str, NDArray[Any]]:
+    """The arrays of numbers in a .mat file of version 5, by name; of at most so many bytes.
 
     Our own, since scipy's reader trusts the headers of a file: some damaged ones crash the process.
     """
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:
         raise ValueError("no .mat file of version 5")
-    arrays, room = {}, MOST_UNPACKED
+    arrays, room = {}, most
     for kind, part in _parts(content[_MAT_HEADER:], order):
         if kind == _MAT_COMPRESSED:
-            ((kind, part),) = _parts(_inflated(part, room), order)
+            ((kind, part),) = _parts(_inflated(part, room, most), order)
         room -= len(part)
         if kind != _MAT_ARRAY:
             raise ValueError("something else than an array of numbers")
@@ -163,12 +164,13 @@ def _parts(content: bytes, order: str) -> Iterator[tuple[int, bytes]]:
         yield kind, content[begin : begin + count]
 
 
-def _inflated(packed: bytes, most: int) -> bytes:
+def _inflated(packed: bytes, room: int, most: int) -> bytes:
+    """For which there is still room, of so many bytes at most."""
     plain, unzip = bytearray(), zlib.decompressobj()
     for place in range(0, len(packed), _PACKED_PIECE):
         plain += unzip.decompress(packed[place : place + _PACKED_PIECE])
-        if len(plain) > most:
-            raise ValueError(f"more than {MOST_UNPACKED:,} bytes once unzipped")
+        if len(plain) > room:
+            raise ValueError(f"more than {most:,} bytes once unzipped")
     if not unzip.eof:
         raise ValueError("a file that is cut off")
     return bytes(plain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 MOST_BYTES = 32 << 30
@@ -53,11 +54,25 @@ def size_of(path: Path, most: int = MOST_BYTES) -> int:
     return status.st_size
 
 
-def check_unpacked(path: Path, unpacked: int, packed: int) -> None:
+@dataclass(frozen=True)
+class UnpackLimit:
+    """Bytes that a file may become in memory: so many, or so many times its own size."""
+
+    most: int = MOST_UNPACKED
+    ratio: int = MOST_RATIO
+
+    def of(self, packed: int) -> int:
+        return max(self.most, self.ratio * packed)
+
+
+UNPACK_LIMIT = UnpackLimit()
+
+
+def check_unpacked(path: Path, unpacked: int, packed: int, limit: UnpackLimit = UNPACK_LIMIT) -> None:
     """Refuse a file that would be far larger in memory than on disk, before it is unpacked."""
-    if unpacked > max(MOST_UNPACKED, MOST_RATIO * packed):
+    if unpacked > limit.of(packed):
         raise ValueError(
-            f"{path} must unpack to at most {MOST_UNPACKED:,} bytes or {MOST_RATIO} times its size, got "
+            f"{path} must unpack to at most {limit.most:,} bytes or {limit.ratio} times its size, got "
             f"{unpacked:,} bytes from {packed:,}: store it without compression, or less of it"
         )
 

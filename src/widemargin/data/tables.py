@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from widemargin.data.limits import (
     MOST_COLUMNS,
-    MOST_RATIO,
-    MOST_UNPACKED,
+    UNPACK_LIMIT,
+    UnpackLimit,
     check_unpacked,
     listed,
     quoted,
@@ -105,8 +105,10 @@ def _parquet(path: Path, label: str) -> tuple[Features, Column]:
     return _float32(features, list(columns), path), labels
 
 
-def parquet_columns(path: Path, label: str, choose: Choose = lambda names: names) -> dict[str, Column]:
-    """The columns that are chosen of the names, with their values."""
+def parquet_columns(
+    path: Path, label: str, choose: Choose = lambda names: names, rows: int = _ROWS, limit: UnpackLimit = UNPACK_LIMIT
+) -> dict[str, Column]:
+    """The columns that are chosen of the names, with their values; so many rows are read at a time."""
     arrow = import_optional("pyarrow", "pyarrow", "a .parquet file")
     file_of = import_optional("pyarrow.parquet", "pyarrow", "a .parquet file").ParquetFile
     size = size_of(path)
@@ -126,22 +128,22 @@ def parquet_columns(path: Path, label: str, choose: Choose = lambda names: names
             raise ValueError(f"column {quoted(field.name)} of {path} must hold {wanted}, {got}")
     if count < 1:
         raise ValueError(f"{path} must have at least one row, got none: add rows")
-    check_unpacked(path, 8 * count * len(fields), size)
+    check_unpacked(path, 8 * count * len(fields), size, limit)
     texts = [field.name for field in fields if _is_text(arrow, field.type)]
     total, pieces, known = 0, [], dict[str, str]()
     try:
         # A text is kept once, however many rows have it.  No memory map and no threads: the file may be replaced while
         # the result lives, and cores are the caller's.
         with file_of(path, read_dictionary=texts) as file:
-            for piece in file.iter_batches(_ROWS, columns=chosen, use_threads=False):
+            for piece in file.iter_batches(rows, columns=chosen, use_threads=False):
                 total += piece.nbytes
                 pieces.append([_values(arrow, piece.column(name), known) for name in chosen])
-                if total > max(MOST_UNPACKED, MOST_RATIO * size):
+                if total > limit.of(size):
                     break
         columns = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
     except Exception as problem:
         raise _no_parquet(path, problem) from None
-    check_unpacked(path, total, size)
+    check_unpacked(path, total, size, limit)
     if len(columns) != len(chosen):
         raise _no_parquet(path, ValueError(f"no rows where it declares {count:,}"))
     return dict(zip(chosen, columns, strict=True))
