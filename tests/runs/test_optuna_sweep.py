@@ -6,7 +6,6 @@ import pytest
 
 from command import widemargin
 from sweeps import SHORT, folders, write_data
-from widemargin.cli.sweep import _Bar
 from widemargin.runs.folder import RunFolder
 
 
@@ -62,16 +61,30 @@ def test_what_diverges_is_survived(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_an_interrupt_puts_the_trial_back(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupt(self: _Bar, record: object) -> None:
-        raise KeyboardInterrupt
+INTERRUPTED = """
+from pathlib import Path
+import torch
 
-    with monkeypatch.context() as patched:
-        patched.setattr(_Bar, "updated", interrupt)
-        with pytest.raises(SystemExit):
-            widemargin(f"{SHORT} --trials 2")
+class Net(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(2, 2)
+
+    def forward(self, points):
+        if self.training and Path("interrupt").exists():
+            Path("interrupt").unlink()
+            raise KeyboardInterrupt
+        return super().forward(points)
+"""
+
+
+def test_an_interrupt_puts_the_trial_back(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("interrupted.py").write_text(INTERRUPTED)
+    Path("interrupt").touch()
+    words = f"{SHORT} --trials 2 --network interrupted.py:Net".replace("--width 8 ", "")
+    with pytest.raises(SystemExit):
+        widemargin(words)
     begun = (folders()[0] / "run.yaml").read_bytes()
-    widemargin(f"{SHORT} --trials 2")
+    widemargin(words)
     assert "2 trials" in capsys.readouterr().out
     assert [folder.name for folder in folders()] == ["trial-0000", "trial-0002"]
     assert (folders()[0] / "run.yaml").read_bytes() == begun

@@ -9,15 +9,18 @@ from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rich.console
 import torch
+from rich.progress import Progress, TaskID
 from safetensors.torch import load_file
 
 import interrupted
 from test_workers import descendants, fail_unpicklably, for_ever, is_alive, until, write_pid
 from widemargin.ray_tasks import RayTasks, ray_tasks
+from widemargin.runs.stop import NoStopRequest
 from widemargin.workers import Board, Job, OnProgress, Workers
 
 COUNT = 2
@@ -60,18 +63,20 @@ def test_every_job_is_done_in_a_process_of_the_cluster(
 
 
 @pytest.mark.slow
-def test_bars_move_while_a_job_runs(tasks: RayTasks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, show = list[int](), Board.show
+def test_bars_move_while_a_job_runs(tasks: RayTasks, tmp_path: Path) -> None:
+    seen: list[float | None] = []
 
-    def watched(self: Board, bar: object, steps: int) -> None:
-        show(self, bar, steps)  # type: ignore[arg-type]
-        seen.append(steps)
-        if steps == 7:
-            # The job waits for this: unless its steps are told while it runs, it never ends.
-            (tmp_path / "go").touch()
+    class Watched(Progress):
+        def update(self, task_id: TaskID, *, completed: float | None = None, **more: Any) -> None:
+            super().update(task_id, completed=completed, **more)
+            seen.append(completed)
+            if completed == 7:
+                # The job waits for this: unless its steps are told while it runs, it never ends.
+                (tmp_path / "go").touch()
 
-    monkeypatch.setattr(Board, "show", watched)
-    workers(tasks).do([Job("waits", 9, wait_for, (tmp_path / "go",))], "Work")
+    progress = Watched(console=rich.console.Console(file=io.StringIO()))
+    board = Board(progress, progress.add_task("Work", total=9))
+    tasks.do([Job("waits", 9, wait_for, (tmp_path / "go",))], board, COUNT, NoStopRequest())
     assert seen[-1] == 9
 
 
@@ -123,6 +128,7 @@ import pathlib, sys
 import rich.console
 from test_workers import for_ever
 from widemargin.ray_tasks import ray_tasks
+from widemargin.runs.stop import NoStopRequest
 from widemargin.workers import Job, Workers
 
 try:

@@ -73,6 +73,7 @@ class Graph(nn.Module):
         self._given, self._answer = given, answer
         self._sizes = None if sizes is None else tuple(sizes)
         self._tried = set[tuple[int, ...]]()
+        self.largest_value = LARGEST_VALUE
 
     @property
     def fixed_batch_size(self) -> int | None:
@@ -103,11 +104,11 @@ class Graph(nn.Module):
         """A dry run on zeros."""
         self._check_sizes(inputs)
         rows = self.fixed_batch_size or max(1, min(len(inputs), 2))
-        if rows * math.prod(inputs.shape[1:]) > LARGEST_VALUE:
-            raise ValueError(f"its batches of {rows:,} points are too large, more than {LARGEST_VALUE:,} numbers")
+        if rows * math.prod(inputs.shape[1:]) > self.largest_value:
+            raise ValueError(f"its batches of {rows:,} points are too large, more than {self.largest_value:,} numbers")
         values = self._begun(inputs.new_zeros((rows, *inputs.shape[1:])))
         alive = 0
-        with torch.no_grad(), _Sized():
+        with torch.no_grad(), _Sized(self.largest_value):
             for step, read_last in self._steps:
                 dropped = self._numbers(values, read_last)
                 try:
@@ -152,8 +153,9 @@ def padded(points: Tensor, batch: int) -> Tensor:
 class _Sized(TorchDispatchMode):
     """Every operator first runs on the meta device, for the size of its result, which needs no memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.most = most
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -162,8 +164,8 @@ class _Sized(TorchDispatchMode):
             without = tree_map_only(Tensor, lambda tensor: tensor.to("meta"), (args, kwargs))
             made = func(*without[0], **(without[1] | nowhere))
             numbers = sum(value.numel() for value in tree_leaves(made) if isinstance(value, Tensor))
-            if numbers > LARGEST_VALUE:
-                raise ValueError(f"it would make {numbers:,} numbers, more than {LARGEST_VALUE:,}")
+            if numbers > self.most:
+                raise ValueError(f"it would make {numbers:,} numbers, more than {self.most:,}")
         return func(*args, **kwargs)
 
 
