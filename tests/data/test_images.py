@@ -1,5 +1,6 @@
 """Images by name: where they are looked for, how they are divided, and what is said when something is wrong."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,7 +122,7 @@ def test_wrong_descriptions_are_refused(wrong: dict[str, object], message: str) 
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(
         ValueError, match="the digits needs scikit-learn, which is not installed: pip install scikit-learn"
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from widemargin.runs import version_1
@@ -19,16 +20,16 @@ take the raw input, and He's linear layer.
 """
 
 
-def key_of(*parts: object) -> str:
+def key_of(*parts: object, numbers: Mapping[str, int] = NUMBERS) -> str:
     """A name for whatever is decided by these parts; what is no part is taken by its repr."""
     text = json.dumps([to_dict(part) for part in parts])
-    numbers = {name: number for name, number in NUMBERS.items() if not name or f'"{name}": ' in text}
-    return hashlib.sha256(f"{VERSION} {json.dumps(numbers)} {text}".encode()).hexdigest()[:16]
+    counted = {name: number for name, number in numbers.items() if not name or f'"{name}": ' in text}
+    return hashlib.sha256(f"{VERSION} {json.dumps(counted)} {text}".encode()).hexdigest()[:16]
 
 
-def older_keys(*parts: object) -> tuple[str, ...]:
+def older_keys(*parts: object, numbers: Mapping[str, int] = NUMBERS) -> tuple[str, ...]:
     """What versions before this one called it, if they would have given the same numbers."""
-    return version_1.keys_of(*parts) if NUMBERS == version_1.NUMBERS else ()
+    return version_1.keys_of(*parts) if numbers == version_1.NUMBERS else ()
 
 
 def folder_of(root: Path, *parts: object) -> Path:
