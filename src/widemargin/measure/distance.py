@@ -180,8 +180,8 @@ def _nearest(
             first = _seen(model, seen, their_labels, [attack.nearer_than(seen, quick, their_labels, rng)], [i], first)
     if seen.ball.sparse and has_few_features(inputs):
         # Nearer places count as found by the attack whose place they were reached from.
-        reached = exchange(quick, seen.inputs, their_labels, seen.places, seen.ball)
-        _see(model, seen, their_labels, firm(model, seen.inputs, their_labels, reached, box))
+        exchanged = exchange(quick, seen.inputs, their_labels, seen.places, seen.ball)
+        _see(model, seen, their_labels, firm(model, seen.inputs, their_labels, exchanged, box))
     distance[left], places[left], by[left] = seen.distance, seen.places, first
     return distance, places, by
 

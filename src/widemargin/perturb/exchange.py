@@ -94,7 +94,7 @@ def _exchanges(delta: Tensor, slopes: Tensor) -> Tensor:
 @cache
 def _shares(givers: int) -> tuple[Tensor, Tensor]:
     """Of each way to give: the shares of those that moved farthest, and the share of all others."""
-    ways = [((giver,), share) for giver in range(givers) for share in _OF_ONE]
+    ways: list[tuple[tuple[int, ...], float]] = [((giver,), share) for giver in range(givers) for share in _OF_ONE]
     ways += [(pair, share) for pair in combinations(range(givers), 2) for share in _OF_TWO]
     some = torch.zeros(len(ways), givers, dtype=torch.float64)
     for way, (who, share) in enumerate(ways):
