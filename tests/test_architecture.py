@@ -124,7 +124,7 @@ MAY_PATCH = {
     "faults/commands.py": "counts a process's writes to disk, and kills it at one of them",
     "typechecker.py": "the hook by which jaxtyping checks signatures",
 }
-"""All other tests give their subject what it needs, or use the real thing: they replace nothing of a module or class."""
+"""All others give their subject what it needs, or use the real thing: they replace nothing of a module or class."""
 
 
 def patches(path: Path) -> list[int]:

@@ -28,7 +28,7 @@ from widemargin.workers import Job, OnProgress
 DATA = ImageSet("digits")
 PLAN = Plan(Epochs(20), Adam(2e-3, Cosine()), batch=32)
 METHODS: dict[str, Method] = {"standard": standard(), "UDP-PGD": udp(Linf(0.3), alpha=0.06, steps=5)}
-QUESTION = AuditConfig((Linf(0.1), Linf(0.2)), points=30, chunk=30)
+CONFIG = AuditConfig((Linf(0.1), Linf(0.2)), points=30, chunk=30)
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,18 @@ class DigitsAudit:
     """How both are trained, and what is asked of them."""
 
     plan: Plan = PLAN
-    question: AuditConfig = QUESTION
+    config: AuditConfig = CONFIG
 
     def run_of(self, name: str) -> Run:
         return Run(DATA, LeNetSpec(side=8), METHODS[name], self.plan, seed=0)
 
     def parts(self, name: str) -> Parts:
-        return ("audit", self.run_of(name), self.question)
+        return ("audit", self.run_of(name), self.config)
 
     def jobs(self, store: Store) -> list[Job]:
         updates = self.plan.updates(DATA.published_rows)
         return [
-            Job(f"{name}, digits, and its audit", updates + self.question.points, self._train_and_audit, (name, store))
+            Job(f"{name}, digits, and its audit", updates + self.config.points, self._train_and_audit, (name, store))
             for name in METHODS
             if self.parts(name) not in store
         ]
@@ -61,9 +61,9 @@ class DigitsAudit:
         network = run_training(task).network
         on_progress(updates)
         assert isinstance(task.test, Dataset)
-        subject = AuditTarget(network, name, digest(*network.state_dict().values()), task.test, DATA.name)
+        target = AuditTarget(network, name, digest(*network.state_dict().values()), task.test, DATA.name)
         result = audit(
-            subject, self.question, store.root / "audits", on_progress=lambda done, of: on_progress(updates + done)
+            target, self.config, store.root / "audits", on_progress=lambda done, of: on_progress(updates + done)
         )
         assert result is not None
         arrays = {part: result.points[part] for part in ("margin", "certified", "breaks")}
@@ -85,12 +85,12 @@ class DigitsAudit:
                     ", ".join(warnings) or "none",
                 )
             )
-        radii = (f"linf {ball.radius:g}" for ball in self.question.balls)
+        radii = (f"linf {ball.radius:g}" for ball in self.config.balls)
         return Table(
             "Digits: both audited",
             ("method", "clean %", *radii, "median margin", "proven", "warnings"),
             tuple(rows),
-            f"Robust accuracy in percent under AutoAttack with its 95 % interval, {self.question.points} test points; "
+            f"Robust accuracy in percent under AutoAttack with its 95 % interval, {self.config.points} test points; "
             "margins in linf: the smallest known way to another class, and the radius proven safe; warnings: what "
             "diagnoses flag.",
         )
@@ -98,14 +98,14 @@ class DigitsAudit:
     def picture(self, store: Store) -> Picture:
         figure, axes = panels(1, 1, size=4.0)
         panel = axes[0][0]
-        radii = np.linspace(0, self.question.balls[-1].radius, 200)
+        radii = np.linspace(0, self.config.balls[-1].radius, 200)
         for colour, name in zip(COLOURS, METHODS, strict=False):
             stored = store.load(self.parts(name))
             for reach, style, what in (("margin", "solid", "no way known"), ("certified", "dotted", "proven")):
                 shares = [100 * float((stored.arrays[reach] > radius).mean()) for radius in radii]
                 panel.plot(radii, shares, color=colour, linestyle=style, label=f"{name}, {what}")
             accuracy = [100 * at["accuracy"] for at in stored.numbers["robust"]]
-            panel.plot([ball.radius for ball in self.question.balls], accuracy, "o", color=colour)
+            panel.plot([ball.radius for ball in self.config.balls], accuracy, "o", color=colour)
         panel.set_xlabel("radius, linf")
         panel.set_ylabel("digits that stay right, %")
         panel.set_ylim(0, 100)
