@@ -24,8 +24,8 @@ class Few:
 
 def test_it_runs_reports_and_has_nothing_left(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
-    question = AuditConfig((wm.Linf(0.1),), points=4, chunk=4, standard=Few(), diagnoses=())
-    digits = DigitsAudit(wm.Plan(wm.Epochs(1), wm.Adam(2e-3), batch=256), question)
+    few = AuditConfig((wm.Linf(0.1),), points=4, chunk=4, standard=Few(), diagnoses=())
+    digits = DigitsAudit(wm.Plan(wm.Epochs(1), wm.Adam(2e-3), batch=256), few)
     check(replace(demo.STUDY, seeds=(0, 1), updates=wm.Updates(5), grids=COARSE, digits=digits), tmp_path)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from widemargin.report.store import Store
-from widemargin_studies.digits_audit import DIGITS, METHODS, CONFIG
+from widemargin_studies.digits_audit import CONFIG, DIGITS, METHODS
 
 
 def test_the_table_shows_what_the_audits_stored(tmp_path: Path) -> None:
