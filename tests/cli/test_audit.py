@@ -13,7 +13,8 @@ from widemargin import cli
 from widemargin.auditing.config import AuditConfig
 from widemargin.cli.audit import _free_folder, audit_model
 from widemargin.cli.verbs.audit import Audit
-from widemargin.data.local import LocalData, Npz
+from widemargin.data.local import LocalData
+from widemargin.data.local_files import Npz
 from widemargin.measure.diagnostics import DIAGNOSES
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import Attack

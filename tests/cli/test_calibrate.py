@@ -10,7 +10,8 @@ from safetensors import safe_open
 import widemargin as wm
 from command import refused, widemargin
 from widemargin.data.images import ImageSet
-from widemargin.data.local import LocalData, Npz
+from widemargin.data.local import LocalData
+from widemargin.data.local_files import Npz
 from widemargin.data.resize import resize
 from widemargin.io.load import load_model
 from widemargin.measure.calibration import UNCERTAINTIES, calibration, ood_detection

@@ -12,7 +12,8 @@ from safetensors import safe_open
 import widemargin as wm
 from command import refused, widemargin
 from widemargin.data.frames import read_frame
-from widemargin.data.local import Table, TableData
+from widemargin.data.local import TableData
+from widemargin.data.local_files import Table
 from widemargin.data.schema import Columns
 from widemargin.io.export import on_raw_rows, write_network
 from widemargin.io.graph import RAW_ROWS

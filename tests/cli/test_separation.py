@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from command import refused, widemargin
-from widemargin.data.local import Table, TableData
+from widemargin.data.local import TableData
+from widemargin.data.local_files import Table
 from widemargin.data.schema import Columns
 
 

@@ -9,7 +9,8 @@ import yaml
 from safetensors.torch import load_file
 
 from command import refused, widemargin
-from widemargin.data.local import LocalData, Npz
+from widemargin.data.local import LocalData
+from widemargin.data.local_files import Npz
 from widemargin.io.export import trained
 from widemargin.io.load import load_model
 from widemargin.measure.separation import separation

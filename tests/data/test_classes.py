@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from widemargin.data.dataset import Dataset
-from widemargin.data.local import Table
+from widemargin.data.local_files import Table
 
 pa = pytest.importorskip("pyarrow")
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from widemargin.data.frames import read_frame
-from widemargin.data.local import SchemaData, Table, TableData
+from widemargin.data.local import SchemaData, TableData
+from widemargin.data.local_files import Table
 from widemargin.data.schema import CategoryColumn, Columns, NumberColumn, Schema, apart
 
 ROWS = [

@@ -10,7 +10,7 @@ import torch
 from widemargin.data.checks import UNLABELLED
 from widemargin.data.dataset import Dataset
 from widemargin.data.limits import UnpackLimit
-from widemargin.data.local import Table
+from widemargin.data.local_files import Table
 from widemargin.data.tables import parquet_columns
 
 pa = pytest.importorskip("pyarrow")

@@ -203,7 +203,7 @@ def _in_npz(folder: Path, content: bytes) -> Path:
 
 
 def _npz(path: Path) -> object:
-    from widemargin.data.local import Npz
+    from widemargin.data.local_files import Npz
 
     return Npz(str(path)).read()
 
@@ -215,7 +215,8 @@ def _csv_seeds() -> list[bytes]:
 
 
 def _table(path: Path) -> object:
-    from widemargin.data.local import Table, TableData
+    from widemargin.data.local import TableData
+    from widemargin.data.local_files import Table
 
     with suppress(ValueError):
         # As it is: with texts and missing values.
@@ -258,7 +259,7 @@ def _in_folder(folder: Path, content: bytes) -> Path:
 
 
 def _image_folder(path: Path) -> object:
-    from widemargin.data.local import ImageFolder
+    from widemargin.data.image_folder import ImageFolder
 
     return ImageFolder(str(path)).read()
 

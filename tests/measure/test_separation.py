@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from widemargin.data.dataset import Dataset
-from widemargin.data.local import Table, TableData
+from widemargin.data.local import TableData
+from widemargin.data.local_files import Table
 from widemargin.data.schema import Columns
 from widemargin.measure.separation import auto_radius, contradictions, duplicates, measured_rows, separation
 

@@ -10,7 +10,8 @@ from partly import CLASSES, KNOWN, POINTS, ROWS, write_csv
 from small_runs import DIGITS, PLAN, net, same
 from widemargin import OPEN, Adam, Dataset, Epochs, Linf, Plan, Single, Updates, udp
 from widemargin.data.checks import UNLABELLED
-from widemargin.data.local import LocalData, Table
+from widemargin.data.local import LocalData
+from widemargin.data.local_files import Table
 from widemargin.data.toy import LMS5
 from widemargin.measure.accuracy import accuracy
 from widemargin.networks.mlp import MLPSpec

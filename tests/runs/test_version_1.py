@@ -11,7 +11,8 @@ from torch import nn
 
 from command import widemargin
 from widemargin import OPEN, Adam, Epochs, Linf, Plan, pgd, udp
-from widemargin.data.local import LocalData, Table
+from widemargin.data.local import LocalData
+from widemargin.data.local_files import Table
 from widemargin.files import Damaged, sealed_text
 from widemargin.io.load import load_model
 from widemargin.measure.robustness import pgd_attack

@@ -14,7 +14,8 @@ from widemargin.cli.verbs.train import Train
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet
 from widemargin.data.limits import listed
-from widemargin.data.local import LocalData, SchemaData, SplitData, Table, TableData, WholeFile
+from widemargin.data.local import LocalData, SchemaData, SplitData, TableData, WholeFile
+from widemargin.data.local_files import Table
 from widemargin.data.tables import SUFFIXES
 from widemargin.io.load import Model
 from widemargin.io.zoo import PREFIX

@@ -9,8 +9,10 @@ from typing import TypeVar
 
 from widemargin.cli.verbs.numbers import number
 from widemargin.cli.verbs.train import Train
+from widemargin.data.image_folder import ImageFolder
 from widemargin.data.limits import listed
-from widemargin.data.local import ImageFolder, LocalData, LocalFile, Npz, SplitData, Table, TableData, TableFile
+from widemargin.data.local import LocalData, SplitData, TableData
+from widemargin.data.local_files import LocalFile, Npz, Table, TableFile
 from widemargin.data.npz import npz_names
 from widemargin.data.schema import Columns
 
