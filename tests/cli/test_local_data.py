@@ -16,7 +16,6 @@ from widemargin.data.local import TableData
 from widemargin.data.local_files import Table
 from widemargin.data.schema import Columns
 from widemargin.io.export import on_raw_rows, write_network
-from widemargin.io.graph import RAW_ROWS
 from widemargin.io.load import load_model
 from widemargin.networks.mlp import MLPSpec
 from widemargin.runs.folder import RunFolder
@@ -66,8 +65,15 @@ def test_train_resume_export_and_audit(capsys: pytest.CaptureFixture[str]) -> No
     widemargin("resume one")
     assert Path("one/schema.json").read_bytes() == before
     _check_exports(schema)
-    widemargin("audit one --eps .1 --points 1")
+    widemargin("audit one --eps .1 --points 2")
     audit = json.loads(Path("one/audit.json").read_text())
+    widemargin("audit one.pt2 --data own.csv --eps .1 --points 2")
+    same = json.loads(Path("audits/one.pt2/audit.json").read_text())
+    assert same["notes"] == []
+    for key in audit.keys() - {"model", "seconds", "checksum"}:
+        assert same[key] == audit[key], key
+    points = [json.loads(Path(f"{folder}/points.json").read_text()) for folder in ("one", "audits/one.pt2")]
+    assert points[0] == points[1]
     assert audit["features"] == features
     assert audit["fixed"] == [features[place] for place in (0, 2, 3, 4, 5)]
     assert audit["classes"] == ["no", "yes"]
@@ -84,8 +90,11 @@ def _check_exports(schema: wm.data.Schema) -> None:
         assert torch.equal(wanted, encoded)
         widemargin("export one --to one.pt2")
         torch.testing.assert_close(torch.export.load("one.pt2").module()(raw), wanted)
-        torch.testing.assert_close(load_model("one.pt2").network.head(raw), wanted)  # type: ignore[operator, union-attr]
-    assert RAW_ROWS in load_model("one.pt2").notes
+        torch.testing.assert_close(wm.load("one.pt2")(raw), wanted)
+        again = load_model("one.pt2")
+        assert torch.equal(again.network.head(schema.encoder()(raw)), encoded)  # type: ignore[operator, union-attr]
+    assert again.schema == schema
+    assert again.notes == ()
     widemargin("export one --to one.safetensors")
     with safe_open("one.safetensors", framework="pt") as file:
         noted = file.metadata()
@@ -199,10 +208,14 @@ def test_an_onnx_file_takes_raw_rows() -> None:
     assert schema is not None
     raw = schema.raw(read_frame(Path("own.csv"), schema.selection))
     network = on_raw_rows(schema, MLPSpec((6, 2)).build(torch.Generator().manual_seed(0)))
-    write_network(network, (3,), Path("one.onnx"), {"columns": list(schema.names), "schema": schema.to_dict()})
+    described = {"columns": list(schema.names), "classes": list(schema.classes), "schema": schema.to_dict()}
+    write_network(network, (3,), Path("one.onnx"), described)
+    model, encoded = load_model("one.onnx"), schema.encoder()(raw)
     with torch.no_grad():
-        torch.testing.assert_close(load_model("one.onnx").network.head(raw), network(raw))  # type: ignore[operator, union-attr]
-    assert load_model("one.onnx").notes == (RAW_ROWS,)
+        torch.testing.assert_close(wm.load("one.onnx")(raw), network(raw))
+        torch.testing.assert_close(model.network.head(encoded), network(raw))  # type: ignore[operator, union-attr]
+    assert model.schema == schema
+    assert model.notes == ()
     metadata = {entry.key: json.loads(entry.value) for entry in onnx.load("one.onnx").metadata_props}
     assert metadata["columns"] == ["age", "price", "colour"]
 

@@ -1,5 +1,6 @@
 """What comes back from a file is the network that was written; what is not a network is refused in one sentence."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from safetensors.torch import save_file
 from torch import Generator, Tensor, nn
 
 from widemargin import cli
+from widemargin.data.schema import NumberColumn, Schema
 from widemargin.io.export import trained
 from widemargin.io.load import load_model
 from widemargin.runs.folder import RunFolder
@@ -26,6 +28,25 @@ class Trap:
 
     def __reduce__(self) -> Any:
         return Path.touch, (self.path,)
+
+
+SCHEMA = Schema("kind", ("a", "b", "c"), tuple(NumberColumn(name, 0.0, 1.0, 0.5, 0.5, 0.5) for name in "xy"))
+
+
+def test_weights_that_know_their_table(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    place, weights = f"{tmp_path}/own.py:drawn", tmp_path / "w.safetensors"
+    described = {"classes": json.dumps(SCHEMA.classes), "schema": json.dumps(SCHEMA.to_dict())}
+    save_file(nn.Linear(2, 3).state_dict(), weights, {"format": "pt", **described, "scaling": "{}"})
+    model = load_model(place, weights)
+    assert model.schema == SCHEMA
+    assert model.classes == ("a", "b", "c")
+    assert model.notes == ("the scaling in the metadata of its weights is not applied",)
+    save_file(nn.Linear(2, 3).state_dict(), weights, {**described, "schema": "{}"})
+    with pytest.raises(ValueError, match=r"w.safetensors cannot be audited: the schema in its metadata is wrong"):
+        load_model(place, weights)
+    save_file(nn.Linear(2, 3).state_dict(), weights, {"schema": "of another program"})
+    assert load_model(place, weights).schema is None
 
 
 OWN = """

@@ -16,6 +16,7 @@ from widemargin.data.images import ImageSet
 from widemargin.data.limits import listed
 from widemargin.data.local import LocalData, SchemaData, SplitData, TableData, WholeFile
 from widemargin.data.local_files import Table
+from widemargin.data.schema import Schema
 from widemargin.data.tables import SUFFIXES
 from widemargin.io.load import Model
 from widemargin.io.zoo import PREFIX
@@ -26,6 +27,8 @@ from widemargin.runs.run_yaml import read_description
 from widemargin.shapes import MemberLogits
 from widemargin.uncertainty.network import Network, in_eval_mode
 
+_LABEL = Train.label
+"""The column of labels where none is named."""
 _TRIED = 16
 """Points on which a network is tried before anything is written."""
 
@@ -115,37 +118,42 @@ def answers(network: Network, tests: Dataset, called: str) -> MemberLogits:
 def data_asked(
     word: str | None,
     model: Model,
-    label: str,
+    label: str | None,
     size: tuple[int, int] | None,
     flag: str = "--data",
     test: str | None = None,
 ) -> DataSpec:
-    """As named, or a run's own.  Of a table for a run on one, the columns are read as those of the run were."""
+    """As named, or a run's own.  For a model of a table, the columns of another one are read as its own were."""
     if word is not None and test is not None:
         raise ValueError("--data and --test name the examples in two ways: give one of them")
     if test is not None:
         path = existing("--test", test)
         if model.schema is not None:
-            return SchemaData(table_file(path, label), model.schema.with_label(label), test=None)
-        return WholeFile(file_of(path, label, size), model.classes)
+            return _by_schema(path, model.schema.with_label(label), test=None)
+        return WholeFile(file_of(path, label or _LABEL, size), model.classes)
     may_be_table = (*SUFFIXES, ".npz") if model.schema is not None else SUFFIXES
     if word is not None and Path(word).suffix in may_be_table and Path(word).expanduser().is_file():
         return _table_asked(existing(flag, word), model, label)
     if word is not None:
-        return data_named(Train(word, "", label=label, size=size), flag)
+        return data_named(Train(word, "", label=label or _LABEL, size=size), flag)
     if model.run is None:
         raise ValueError("a model that is no run of ours needs --data")
     return model.run.data
 
 
-def _table_asked(path: Path, model: Model, label: str) -> DataSpec:
-    if model.schema is None or model.run is None:
+def _table_asked(path: Path, model: Model, label: str | None) -> DataSpec:
+    if model.schema is None:
         # A network of others takes numbers as they are.
-        return LocalData(Table(str(path), label))
-    trained_on = model.run.data
-    if isinstance(trained_on, TableData) and trained_on.train.path == str(path):
+        return LocalData(Table(str(path), label or _LABEL))
+    trained_on = None if model.run is None else model.run.data
+    same_label = label in (None, model.schema.label)
+    if isinstance(trained_on, TableData) and trained_on.train.path == str(path) and same_label:
         return trained_on
-    return SchemaData(table_file(path, label), model.schema.with_label(label))
+    return _by_schema(path, model.schema.with_label(label))
+
+
+def _by_schema(path: Path, schema: Schema, test: float | None = SchemaData.test) -> SchemaData:
+    return SchemaData(table_file(path, schema.label), schema, test)
 
 
 def notes_on(data: DataSpec, drawn: Splits, model: Model) -> tuple[str, ...]:

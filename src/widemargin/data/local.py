@@ -117,8 +117,8 @@ class SchemaData:
     file: TableFile
     schema: Schema
     test: float | None = 0.2
-    """The fraction that is used, split off as of a file that is trained on: of a copy of that, no row that was seen in
-    training.  None for all rows."""
+    """The fraction that is used, split off as of a file that is trained on.  So no row of a copy of that was seen in
+    training, unless the run had files of its own for validation or test.  None for all rows."""
 
     def draw(self) -> Splits:
         frame = self.file.frame(self.schema.selection)

@@ -166,9 +166,9 @@ class Schema:
         """Of the columns of a raw row, in its order."""
         return tuple(column.name for column in self.columns)
 
-    def with_label(self, label: str) -> Schema:
-        """For a file whose column of labels has another name; `label` is what is taken where none is given."""
-        return self if label == "label" else replace(self, label=label)
+    def with_label(self, label: str | None) -> Schema:
+        """For a file whose column of labels may have another name."""
+        return self if label is None else replace(self, label=label)
 
     def encoder(self) -> RowEncoder:
         return RowEncoder(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -95,6 +95,28 @@ class Graph(nn.Module):
         for step, read_last in self._steps:
             _take(values, step, read_last)
         return values[self._answer]  # type: ignore[no-any-return]
+
+    def values(self, inputs: Tensor) -> Iterator[tuple[str, Any]]:
+        """The inputs and what each operator makes of them, by their names in the file."""
+        self._try(inputs)
+        values = self._begun(inputs)
+        yield self._given, inputs
+        for step, read_last in self._steps:
+            # Kept until it was seen, though nothing may read it.
+            _take(values, step, [name for name in read_last if name not in step.outputs])
+            yield from ((name, values[name]) for name in step.outputs if name)
+            for name in read_last:
+                values.pop(name, None)
+
+    def behind(self, name: str, sizes: Sequence[int | None]) -> Graph:
+        """The part that takes the value of this name, of which all that depends on the inputs must be made."""
+        needed, steps = {self._answer}, list[Step]()
+        for step, _ in reversed(self._steps):
+            if name not in step.outputs and not needed.isdisjoint(step.outputs):
+                needed.update(step.inputs)
+                steps.append(step)
+        stored = {stored: getattr(self, place) for stored, place in self._places.items()}
+        return Graph(stored, steps[::-1], name, self._answer, sizes)
 
     def _begun(self, inputs: Tensor) -> dict[str, Any]:
         values: dict[str, Any] = {name: getattr(self, place) for name, place in self._places.items()}
@@ -194,11 +216,13 @@ def check_count(steps: int) -> None:
         raise ValueError(f"it must have at most {MOST_STEPS:,} operators, got {steps:,}")
 
 
-RAW_ROWS = (
-    "it takes the raw rows of a table: radii and margins here are in the units of its columns, and no column is held "
-    "fixed; audit the run for those of its training"
-)
-"""Of a file that was exported with the schema of a table."""
+@dataclass(frozen=True, eq=False)
+class GraphFile:
+    """What a file holds: its network, what is worth a note, and texts that describe it, which are not checked yet."""
+
+    graph: Graph
+    notes: tuple[str, ...]
+    metadata: Mapping[str, str]
 
 
 def batch_note(sizes: Sequence[int | None] | None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Generator, Tensor, nn
 
@@ -18,9 +18,11 @@ from widemargin.data.dataset import digest
 from widemargin.data.schema import Schema
 from widemargin.io.archive import named_tensors, unpickled
 from widemargin.io.export import on_raw_rows, schema_of, trained, weights_of
+from widemargin.io.graph import GraphFile, sentence
 from widemargin.io.onnx_graph import read_onnx
 from widemargin.io.pt2_graph import read_pt2
 from widemargin.io.scaling import file_digest, run_scaling
+from widemargin.io.table_model import on_features, schema_in
 from widemargin.io.zoo import PREFIX, ZOO, zoo_run
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.run import Run
@@ -47,9 +49,9 @@ class Model:
     run: Run | None = None
     notes: tuple[str, ...] = ()
     schema: Schema | None = None
-    """Of the table that a run was trained on: the network takes rows that it has encoded."""
+    """Of the table that it was trained on: the network takes rows that this has encoded."""
     classes: tuple[ClassName, ...] = ()
-    """What a run calls its classes, if they have names."""
+    """What a run, or a file with a schema, calls its classes, if they have names."""
 
 
 def load_model(
@@ -67,11 +69,8 @@ def load_model(
         raise ValueError(f"--weights belongs to a network such as my_file.py:MyNet, but {place} has its own")
     if place.startswith(PREFIX):
         return _zoo(place.removeprefix(PREFIX))
-    if path.suffix in (".pt2", ".onnx"):
-        if not path.is_file():
-            raise ValueError(f"{place} does not exist: name a file that does")
-        graph, notes = (read_pt2 if path.suffix == ".pt2" else read_onnx)(path)
-        return Model(Single(at_input(graph)).eval(), place, file_digest(path), None, notes)
+    if path.suffix in _READERS:
+        return _exported(place, path)
     if path.is_file():
         raise ValueError(
             f"a model must be a run's folder, a .pt2 or .onnx file, or my_file.py:MyNet with --weights, got {place}"
@@ -95,9 +94,41 @@ def load(place: str | Path) -> nn.Module:
         (run, module), scaling = trained(folder, "best"), run_scaling(folder, weights_of(folder, "best"))
         schema, answer = schema_of(folder, run), module if scaling is None else Scaled(module, scaling)
         return answer if schema is None else on_raw_rows(schema, answer)
+    path = Path(named).expanduser()
+    if path.suffix in _READERS:
+        return _read(place, path).graph.eval()
     network = load_model(named).network
     assert isinstance(network, Single)
     return network.head
+
+
+_READERS = {".pt2": read_pt2, ".onnx": read_onnx}
+
+
+def _read(place: str | Path, path: Path) -> GraphFile:
+    if not path.is_file():
+        raise ValueError(f"{place} does not exist: name a file that does")
+    return _READERS[path.suffix](path)
+
+
+def _exported(place: str, path: Path) -> Model:
+    """Of a file that was exported from a run on a table the part behind the encoding of rows, as the run's own."""
+    read = _read(place, path)
+    graph, schema = read.graph, _schema_in(read.metadata, path)
+    if schema is not None:
+        try:
+            graph = on_features(graph, schema)
+        except ValueError as problem:
+            raise ValueError(f"{path} cannot be audited: {sentence(problem)}") from None
+    classes = () if schema is None else schema.classes
+    return Model(Single(at_input(graph)).eval(), place, file_digest(path), None, read.notes, schema, classes)
+
+
+def _schema_in(metadata: Mapping[str, str], path: Path) -> Schema | None:
+    try:
+        return schema_in(metadata)
+    except ValueError as problem:
+        raise ValueError(f"{path} cannot be audited: {sentence(problem)}") from None
 
 
 def _run(folder: RunFolder, which: Literal["best", "last"], scaled: bool) -> Model:
@@ -133,6 +164,7 @@ def _at_inputs(run: Run, module: nn.Module, scaling: Scaling | None = None) -> N
 def _user_network(place: str, weights: Path | None) -> Model:
     spec = UserNetwork.at(place)
     module = spec.build(Generator().manual_seed(0))
+    metadata: Mapping[str, str] = {}
     if weights is None:
         again = spec.build(Generator().manual_seed(1))
         # Weights that do not depend on the seed are not random: the file loads trained ones.
@@ -140,12 +172,22 @@ def _user_network(place: str, weights: Path | None) -> Model:
             raise ValueError(f"{place} has only random weights: give its trained ones with --weights file.safetensors")
         of_weights = digest(*module.state_dict().values())
     else:
-        _fill(module, _read_weights(weights), weights)
+        tensors, metadata = _read_weights(weights)
+        _fill(module, tensors, weights)
         of_weights = file_digest(weights)
     # The same weights may give other logits in another class, or once the file has changed.
     whole = hashlib.sha256(f"{spec.digest} {spec.name} {of_weights}".encode()).hexdigest()[:16]
     network = Single(at_input(AsLogits(module, spec.name))).eval()
-    return Model(network, place if weights is None else f"{place} with {weights}", whole)
+    if weights is None:
+        return Model(network, place, whole)
+    schema = _schema_in(metadata, weights)
+    notes = (_UNSCALED,) if schema is not None and "scaling" in metadata else ()
+    classes = () if schema is None else schema.classes
+    return Model(network, f"{place} with {weights}", whole, None, notes, schema, classes)
+
+
+_UNSCALED = "the scaling in the metadata of its weights is not applied"
+# In an exported network it is.
 
 
 def check_gradients(network: Network, inputs: Points) -> None:
@@ -161,12 +203,14 @@ def check_gradients(network: Network, inputs: Points) -> None:
         )
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
+def _read_weights(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
+    """And what describes them."""
     if not path.is_file():
         raise ValueError(f"{path} does not exist: name a file of weights that does")
     if path.suffix == ".safetensors":
         try:
-            return load_file(path)
+            with safe_open(path, framework="pt") as file:
+                return load_file(path), file.metadata() or {}
         except (SafetensorError, OSError) as problem:
             raise ValueError(f"{path} is damaged or no .safetensors file ({problem})") from None
     try:
@@ -174,7 +218,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
             content = unpickled(file, path.stat().st_size)
         if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
             content = content["state_dict"]
-        return named_tensors(content)
+        return named_tensors(content), {}
     except ValueError as problem:
         raise ValueError(f"{path} is no state dict, {problem}: save network.state_dict()") from None
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from widemargin.data.optional import import_optional
-from widemargin.io.graph import MOST_STEPS, MOST_STORED, RAW_ROWS, Graph, Step, batch_note, check_count, sentence
+from widemargin.io.graph import MOST_STEPS, MOST_STORED, Graph, GraphFile, Step, batch_note, check_count, sentence
 
 _OLDEST = 7
 _MOST_AXES = 64
@@ -309,7 +309,7 @@ class _Run:
         return (self.operator(self.node, *inputs),)
 
 
-def read_onnx(path: Path) -> tuple[Graph, tuple[str, ...]]:
+def read_onnx(path: Path) -> GraphFile:
     """ValueError in one sentence if it is none, or has an operator that is not known here."""
     onnx = import_optional("onnx", "'widemargin[onnx]'", "an .onnx file")
     try:
@@ -326,7 +326,8 @@ def read_onnx(path: Path) -> tuple[Graph, tuple[str, ...]]:
         raise ValueError(f"{path} cannot be audited: {sentence(problem)}") from None
 
 
-def _graph(onnx: Any, model: Any, folder: Path) -> tuple[Graph, tuple[str, ...]]:
+def _graph(onnx: Any, model: Any, folder: Path) -> GraphFile:
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
     if model.functions:
         _check_functions(model)
         model = import_optional("onnx.inliner", "'widemargin[onnx]'", "an .onnx file").inline_local_functions(model)
@@ -356,10 +357,8 @@ def _graph(onnx: Any, model: Any, folder: Path) -> tuple[Graph, tuple[str, ...]]
     answer, notes = graph.output[0].name, tuple[str, ...]()
     if steps and steps[-1].operator == "Softmax" and steps[-1].outputs == (answer,) and _over_classes(steps[-1]):
         answer, notes = steps.pop().inputs[0], ("its last softmax was left off, so that it returns logits",)
-    if any(entry.key == "schema" for entry in model.metadata_props):
-        notes = (*notes, RAW_ROWS)
     sizes = _declared(given[0].type.tensor_type)
-    return Graph(stored, steps, given[0].name, answer, sizes), (*notes, *batch_note(sizes))
+    return GraphFile(Graph(stored, steps, given[0].name, answer, sizes), (*notes, *batch_note(sizes)), metadata)
 
 
 def _declared(kind: Any) -> list[int | None] | None:

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from widemargin.io.archive import Archive, named_tensors, unpickled
+from widemargin.io.archive import LARGEST_JSON, Archive, named_tensors, unpickled
 from widemargin.io.aten import FRESH, OPERATORS, OVERWRITING, positional
-from widemargin.io.graph import RAW_ROWS, Graph, Step, batch_note, check_count, sentence
+from widemargin.io.graph import Graph, GraphFile, Step, batch_note, check_count, sentence
 
 _DTYPES = {
     1: torch.uint8,
@@ -64,7 +64,7 @@ class _Call:
         return _flat(self.target(*positional, **{key: _filled(value, known) for key, value in self.named.items()}))
 
 
-def read_pt2(path: Path) -> tuple[Graph, tuple[str, ...]]:
+def read_pt2(path: Path) -> GraphFile:
     """ValueError in one sentence if it is none, or would have to run more than the operators of `aten.py`."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -78,7 +78,7 @@ def read_pt2(path: Path) -> tuple[Graph, tuple[str, ...]]:
         raise ValueError(f"{path} must be a whole file of torch.export.save, got {sentence(repr(problem))}") from None
 
 
-def _read(archive: Archive) -> tuple[Graph, tuple[str, ...]]:
+def _read(archive: Archive) -> GraphFile:
     names = archive.names
     if any("data/aotinductor/" in name for name in names):
         raise ValueError("it holds compiled code: export the network with torch.export.save alone")
@@ -92,10 +92,18 @@ def _read(archive: Archive) -> tuple[Graph, tuple[str, ...]]:
     steps = [step for node in module["graph"]["nodes"] if (step := _step(node, given)) is not None]
     _check_overwriting(steps, answer)
     steps, answer, notes = _without_softmax(steps, answer)
-    if any(re.search(r"(^|/)extra(_files)?/schema\.json$", name) for name in names):
-        notes = (*notes, RAW_ROWS)
     sizes = [_size(size) if "as_int" in size else None for size in module["graph"]["tensor_values"][given]["sizes"]]
-    return Graph(stored, steps, given, answer, sizes), (*notes, *batch_note(sizes))
+    return GraphFile(Graph(stored, steps, given, answer, sizes), (*notes, *batch_note(sizes)), _metadata(archive))
+
+
+def _metadata(archive: Archive) -> dict[str, str]:
+    """Those extra files that may describe a table; others may be large, and are not ours."""
+    texts = {}
+    for name in archive.names:
+        described = re.search(r"(?:^|/)extra(?:_files)?/(schema|classes)\.json$", name)
+        if described is not None:
+            texts[described[1]] = archive.read(name, LARGEST_JSON).decode()
+    return texts
 
 
 def _size(argument: Mapping[str, Any]) -> int:

@@ -15,6 +15,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from widemargin.data.schema import Schema
+from widemargin.data.schema_check import checked_schema
 from widemargin.files import (
     Damaged,
     read_json,
@@ -161,7 +162,7 @@ class RunFolder:
     def read_schema(self) -> Schema | None:
         """None for runs on anything but a table."""
         try:
-            return Schema.from_dict(read_json(self.schema))
+            return checked_schema(read_json(self.schema))
         except FileNotFoundError:
             return None
         except ValueError as problem:

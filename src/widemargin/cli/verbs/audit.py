@@ -41,8 +41,8 @@ class Audit:
     """Stop after this time, as 90s, 10m or 2h, and say what was left out.  [none]"""
     box: Annotated[tuple[str, ...] | None, arg(metavar="unit|open|data|LOW HIGH", help_behavior_hint="")] = None
     """Valid inputs: [0, 1], any, the range of each column, or LOW to HIGH.  [unit for images, open for tables]"""
-    label: str = "label"
-    """Column of the labels in a table."""
+    label: Annotated[str | None, _OPTIONAL] = None
+    """Column of the labels in a table.  [as in training; for models of others label]"""
     size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
     """Height and width to which a folder's images are scaled."""
     seed: int = 0

@@ -39,8 +39,8 @@ class Calibrate:
     """Weights for my_file.py:MyNet: .safetensors, or a .pt state dict."""
     points: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
     """The most examples of each set, drawn class by class.  [all]"""
-    label: str = "label"
-    """Column of the labels in a table."""
+    label: Annotated[str | None, _OPTIONAL] = None
+    """Column of the labels in a table.  [as in training; for models of others label]"""
     size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
     """Height and width to which a folder's images are scaled."""
     seed: int = 0

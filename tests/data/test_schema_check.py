@@ -1,0 +1,77 @@
+"""Whatever stands in a file, a schema is one of a table or refused in one sentence."""
+
+import json
+from typing import Any
+
+import pytest
+
+from widemargin.data.schema import CategoryColumn, NumberColumn, Schema
+from widemargin.data.schema_check import checked_schema
+
+# Types are checked at run time in tests only: here wrong ones must arrive.
+pytestmark = pytest.mark.usefixtures("untyped")
+SCHEMA = Schema(
+    "kind",
+    ("no", "yes"),
+    (NumberColumn("age", 1.0, 90.0, 20.0, 40.0, 20.0, median=39.0), CategoryColumn("colour", ("green", "red"), True)),
+    dropped=("id",),
+)
+
+
+def test_what_was_written_is_read() -> None:
+    assert checked_schema(json.loads(json.dumps(SCHEMA.to_dict()))) == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label": 3}, "a text for its label"),
+        ({"standardized": "yes"}, "true or false for standardized"),
+        ({"classes": ["no"]}, "2 to 100,000 classes"),
+        ({"classes": "no"}, "2 to 100,000 classes"),
+        ({"classes": [["no"], "yes"]}, "classes that are texts or numbers"),
+        ({"classes": ["no", "no"]}, "different, finite classes"),
+        ({"classes": [0, float("nan")]}, "different, finite classes"),
+        ({"classes": ["no", "y" * 2_000]}, "at most 1,000 characters"),
+        ({"fixed_columns": [1]}, "names for fixed_columns"),
+        ({"fixed_columns": ["wide"]}, "columns of the names in fixed_columns"),
+        ({"columns": []}, "1 to 100,000 columns"),
+        ({"label": "age"}, "different names for its columns and its label"),
+        ({"fixed_columns": ["age"]}, "one of which at least may change"),
+        ({"more": 1}, "it is no schema"),
+    ],
+)
+def test_wrong_schemas_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        checked_schema({**SCHEMA.to_dict(), **change})
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "message"),
+    [
+        (0, {"scale": 0.0}, "a scale above 0 for 'age'"),
+        (0, {"scale": float("nan")}, "a scale above 0 for 'age'"),
+        (0, {"scale": "__import__('os')"}, "a scale above 0 for 'age'"),
+        (0, {"shift": 10**400}, "finite 32-bit numbers for 'age'"),
+        (0, {"median": [1]}, "finite 32-bit numbers for 'age'"),
+        (0, {"low": 91.0}, "low not above high"),
+        (0, {"is_id": 1}, "true or false for whether it is an id"),
+        (0, {"name": None}, "texts for names"),
+        (1, {"name": "age"}, "different names"),
+        (1, {"values": ["red", "red"]}, "different texts for the categories of 'colour'"),
+        (1, {"values": {"red": 1}}, "different texts for the categories of 'colour'"),
+        (1, {"missing": None}, "whether 'colour' may be missing"),
+        (1, {"kind": "own"}, "it is no schema"),
+    ],
+)
+def test_wrong_columns_are_refused(place: int, change: dict[str, Any], message: str) -> None:
+    content = SCHEMA.to_dict()
+    content["columns"][place] |= change
+    with pytest.raises(ValueError, match=message):
+        checked_schema(content)
+
+
+@pytest.mark.parametrize("content", [None, 3, [], "schema", {"columns": 3}])
+def test_what_is_no_schema(content: Any) -> None:
+    with pytest.raises(ValueError, match="it is no schema"):
+        checked_schema(content)
