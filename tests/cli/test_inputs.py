@@ -6,8 +6,16 @@ import torch
 from torch import nn
 
 from command import refused, widemargin
-from widemargin.cli.inputs import answers, folder_for
+from widemargin.cli.inputs import answers, data_asked, folder_for
 from widemargin.data.dataset import Dataset
+from widemargin.data.local import TableData
+from widemargin.data.local_files import Table
+from widemargin.data.schema import Columns
+from widemargin.io.load import Model
+from widemargin.networks.mlp import MLPSpec
+from widemargin.recipes import standard
+from widemargin.runs.run import Run
+from widemargin.training.plan import Adam, Epochs, Plan
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 
@@ -48,6 +56,21 @@ def test_calibrate_and_audit_look_at_the_data_that_the_run_has_seen(capsys: pyte
     shutil.copy("own.csv", "now.csv")
     widemargin("calibrate own --data now.csv")
     assert Path("own/on-now.csv/calibration.json").exists()
+
+
+def test_the_label_that_is_given_is_taken_whatever_its_name() -> None:
+    Path("own.csv").write_text("a,species,label\n" + "".join(f"{k},{'xy'[k % 2]},{'yx'[k % 2]}\n" for k in range(20)))
+    data = TableData(Table(str(Path("own.csv").resolve()), "species"), Columns(drop=("label",)))
+    run = Run(data, MLPSpec((1, 2)), standard(), Plan(Epochs(1), Adam(0.1)))
+    drawn = run.data.draw()
+    model = Model(Single(at_input(nn.Linear(1, 2))), "m", "d", run, schema=drawn.train.schema)
+    assert data_asked("own.csv", model, None, None) == data_asked("own.csv", model, "species", None) == run.data
+    usual, other = (data_asked(None, model, label, None, test="own.csv").draw() for label in (None, "label"))
+    assert torch.equal(usual.test.labels, 1 - other.test.labels)
+    other = data_asked("own.csv", model, "label", None).draw()
+    assert torch.equal(drawn.test.labels, 1 - other.test.labels)
+    with pytest.raises(ValueError, match=r"--label must name another column of .* than those that the run was"):
+        data_asked("own.csv", model, "a", None).draw()
 
 
 def test_classes_that_only_this_file_numbers_are_refused() -> None:

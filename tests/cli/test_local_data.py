@@ -11,6 +11,8 @@ from safetensors import safe_open
 
 import widemargin as wm
 from command import refused, widemargin
+from widemargin.cli.local_data import own_data
+from widemargin.cli.verbs.train import Train
 from widemargin.data.frames import read_frame
 from widemargin.data.local import TableData
 from widemargin.data.local_files import Table
@@ -114,6 +116,9 @@ def test_files_that_are_given_later(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(Path("one/calibration.json").read_text())["n"] == 20
     widemargin("calibrate one --test test.csv --out all")
     assert json.loads(Path("all/calibration.json").read_text())["n"] == 20
+    write("some.csv", [[*line[:4], "" if k in (0, 2) else line[4]] for k, line in enumerate(rows(5))])
+    widemargin("calibrate one --test some.csv --csv scores.csv --out some")
+    assert [line.partition(",")[0] for line in Path("scores.csv").read_text().split()] == ["row", "1", "3", "4"]
     write("test.csv", rows(19))
     assert "the data must be as it was when the run in one began" in refused("calibrate one", capsys)
     write("pink.csv", [["7", "30", "900", "pink", "no"]])
@@ -158,6 +163,18 @@ def test_radii_of_columns_are_numbers(capsys: pytest.CaptureFixture[str]) -> Non
         assert "must be COLUMN=RADIUS" in refused(f"{TRAIN} --eps-column {wrong}", capsys)
 
 
+def test_names_with_commas() -> None:
+    lines = [[k, str(int(k) % 7), age or "1", label] for k, age, _, _, label in rows(60)]
+    write("own.csv", lines, '"id,no",a,"b, c",label')
+    words = Train("own.csv", "", eps=0.1, drop='"id,no"', fixed='a, "b, c"', eps_column=("b, c=4",))
+    columns = TableData(Table("own.csv"), Columns(drop=("id,no",), fixed=("a", "b, c"), units=(("b, c", 40.0),)))
+    assert own_data(words, Path("own.csv")) == columns
+    only = own_data(Train("own.csv", "", only='"b, c",a'), Path("own.csv")).draw().train
+    assert only.features == ("a", "b, c")
+    with pytest.raises(ValueError, match="must be separated by commas, on one line"):
+        own_data(Train("own.csv", "", drop="a\nb"), Path("own.csv"))
+
+
 def test_arrays_by_name_and_images_in_parts(capsys: pytest.CaptureFixture[str]) -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8), np.uint8)
     labels = np.array(["cat", "dog"])[np.arange(40) % 2]
@@ -196,7 +213,9 @@ def test_a_folder_of_parts() -> None:
             Path(f"pets/{part}/{name}").mkdir(parents=True)
             for k in range(count):
                 image.new("L", (8, 8), 20 * k).save(f"pets/{part}/{name}/{k}.png")
-    widemargin("train --data pets --network mlp --width 2 --method standard --epochs 1 --latent --out one")
+    words = "--network mlp --width 2 --method standard --epochs 1 --latent"
+    widemargin(f"train --data pets {words} --mean .5 --std .25 --out normalised")
+    widemargin(f"train --data pets {words} --out one")
     described = yaml.safe_load(Path("one/run.yaml").read_text())
     assert described["data"]["rows"] == [12, 4, 4]
     assert described["names"]["classes"] == ["cat", "dog"]

@@ -9,7 +9,7 @@ import torch
 from made_files import classes
 from partly import KNOWN, ROWS, write_csv
 from widemargin.data.checks import UNLABELLED
-from widemargin.data.local import LocalData, SplitData, WholeFile
+from widemargin.data.local import LocalData, SchemaData, SplitData, TableData, WholeFile
 from widemargin.data.local_files import Npz, Table
 
 
@@ -44,6 +44,38 @@ def test_parts_measure_on_labels_alone_and_train_on_all() -> None:
     assert UNLABELLED not in parts.test.labels
     whole = parts.train.labelled()
     assert len(whole) == 42
+
+
+def test_bytes_and_numbers_of_images_have_one_scale(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 1, 4, 4), np.uint8)
+    pixels[0, 0, 0, 0] = 255
+    labels, files = np.arange(20) % 2, {}
+    for name, array in (("bytes", pixels), ("numbers", pixels.astype(np.float32)), ("unit", pixels / 255)):
+        np.savez(tmp_path / f"{name}.npz", x=array, y=labels)
+        files[name] = Npz(str(tmp_path / f"{name}.npz"))
+    assert len(SplitData(files["bytes"], test=files["unit"]).draw().test) == 20
+    assert len(SplitData(files["numbers"], test=files["numbers"]).draw().test) == 20
+    for train, test in (("bytes", "numbers"), ("numbers", "bytes")):
+        with pytest.raises(ValueError, match=r"in .*bytes.npz and numbers from 0 to 255 in .*numbers.npz"):
+            SplitData(files[train], test=files[test]).draw()
+
+
+def test_rows_of_a_test_file_keep_their_numbers(tmp_path: Path) -> None:
+    Path("own.csv").write_text("a,label\n" + "".join(f"{k},{k % 2}\n" for k in range(20)))
+    Path("test.csv").write_text("a,label\n0,0\n1,\n2,1\n3,\n4,0\n")
+    own, test = Table("own.csv"), Table("test.csv")
+    schema = TableData(own).draw().train.schema
+    assert schema is not None
+    for data in (
+        *(SplitData(own, test=test), TableData(own, test=test), TableData(own, validation=own, test=test)),
+        *(SchemaData(test, schema, test=None), WholeFile(test, (0, 1))),
+    ):
+        drawn = data.draw()
+        assert drawn.test_rows is not None
+        assert drawn.test_rows.tolist() == [0, 2, 4], data
+        assert len(drawn.test) == 3
+    for data in (LocalData(own), SplitData(own), TableData(own, validation=own), SchemaData(own, schema)):
+        assert data.draw().test_rows is None
 
 
 def test_parts_of_their_own(tmp_path: Path) -> None:

@@ -176,6 +176,16 @@ def test_beyond_training(tmp_path: Path) -> None:
     assert "in 1 of 4 rows of other.csv 'price' is beyond the" in SchemaData(other, schema, test=None).draw().notes[0]
 
 
+@pytest.mark.parametrize("size", [1e-60, 1e-200])
+def test_columns_that_32_bit_numbers_cannot_tell_apart(tmp_path: Path, size: float) -> None:
+    rows = [(f"{k}", f"{size * (k % 7):g}") for k in range(60)]
+    with pytest.raises(ValueError, match=r"'tiny' of .* must vary by at least 1.2e-38, .* got numbers from 0 to"):
+        TableData(table(tmp_path / "own.csv", rows, "a,tiny")).draw()
+    rows = [(f"{k}", f"{size:g}") for k in range(60)]
+    notes = TableData(table(tmp_path / "own.csv", rows, "a,tiny")).draw().notes
+    assert any("'tiny' is the same in all training rows" in note for note in notes)
+
+
 def test_it_is_written_and_read(tmp_path: Path) -> None:
     schema = TableData(table(tmp_path / "own.csv"), Columns(fixed=("age",))).draw().train.schema
     assert schema is not None

@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from widemargin.networks.mlp import MLPSpec
+from widemargin.networks.mlp import FlatMLPSpec, MLPSpec
 from widemargin.networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec
+from widemargin.networks.normalized import NormalizedSpec
 from widemargin.uncertainty.cuts import Cut, after, at_input, at_module, before_head
 from widemargin.uncertainty.single import Single
 
@@ -92,6 +93,13 @@ def test_a_resnets_head_starts_behind_its_last_convolution():
         assert isinstance(list(cut.encoder.children())[-1][-1].conv2, nn.Conv2d)
     kinds = [type(module) for module in before_head(ResNetSpec(width=2).build(Generator())).head]
     assert kinds == [nn.AdaptiveAvgPool2d, nn.Flatten, nn.Linear]
+
+
+def test_before_head_of_a_normalised_mlp_of_images():
+    network = NormalizedSpec(FlatMLPSpec((4, 3, 2)), (0.5,), (0.25,)).build(Generator())
+    cut, images = before_head(network), torch.rand(5, 1, 2, 2)
+    assert cut.encoder(images).shape == (5, 3)
+    assert torch.equal(cut.head(cut.encoder(images)), network(images))
 
 
 def test_before_head_refuses_what_it_does_not_know():

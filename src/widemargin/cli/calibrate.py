@@ -96,7 +96,8 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
         notes.append(_kept(path, place, fitted.rows))
     scaled = None if scaling is None else Rescaled(str(scaling), calibration_of(_scaled(logits, scaling), tests.labels))
     if words.csv is not None:
-        write_whole(words.csv, _csv(rows, tests, logits, scaling).encode())
+        numbers = rows if drawn.test_rows is None else drawn.test_rows[rows]
+        write_whole(words.csv, _csv(numbers, tests, logits, scaling).encode())
         say(console, f"  {words.csv}")
     _write(Calibrated(model.name, model.digest, called, report, tuple(notes), scaled), out, words.json, console)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -154,7 +155,12 @@ def _columns(words: Train) -> Columns:
 
 
 def _names(words: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in words.split(",") if name.strip()) if words else ()
+    """Separated by commas, as in a .csv file: a name that has one is in quotes."""
+    try:
+        names = next(csv.reader([words or ""], skipinitialspace=True))
+    except csv.Error:
+        raise ValueError(f"names of columns must be separated by commas, on one line, got {words!r}") from None
+    return tuple(name.strip() for name in names if name.strip())
 
 
 def _units(words: Train) -> tuple[tuple[str, float], ...]:

@@ -186,6 +186,8 @@ class Splits:
     test: Dataset
     notes: tuple[str, ...] = ()
     """Sentences on the files that are worth a warning."""
+    test_rows: Tensor | None = None
+    """Of a test split that is a file of its own: the row there of each example; rows without a label are left out."""
 
 
 def row_numbers(examples: Examples, rows: Tensor) -> Tensor:

@@ -51,6 +51,11 @@ class Selection:
                 f"{path} must have the columns that the run was trained on, got none called "
                 f"{listed(map(quoted, lacking))}: add or rename them"
             )
+        if self.as_trained and self.label in self.only:
+            raise ValueError(
+                f"--label must name another column of {path} than those that the run was trained on, got "
+                f"{quoted(self.label)}"
+            )
         for option, wanted in (("--drop", self.drop), ("--only", self.only), ("--categories", self.texts)):
             strange = [name for name in wanted if name not in there or name == self.label]
             if strange:

@@ -66,7 +66,8 @@ class SplitData:
             _check_alike(whole, other)
         rows = split_rows(whole.labels, _fraction(self.validation), _fraction(self.test), self.seed)
         train, held, last = (whole.take(some) if len(some) else None for some in rows)
-        return Splits(_present(train), _labelled_part(validation or held), _labelled_part(test or last))
+        tests = _labelled_part(test or last)
+        return Splits(_present(train), _labelled_part(validation or held), tests, test_rows=test and test.known)
 
 
 @part
@@ -105,9 +106,10 @@ class TableData:
                 continue
             other = file.frame(schema.selection)
             notes += schema.notes_on(other)
-            parts.append(_labelled_part(_encoded(schema, other, None, schema.labels(other))))
+            parts.append(_encoded(schema, other, None, schema.labels(other)))
         train, validation, test = parts
-        return Splits(train, validation, test, tuple(notes))
+        test_rows = test.known if _fraction(self.test) is None else None
+        return Splits(train, _labelled_part(validation), _labelled_part(test), tuple(notes), test_rows)
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,9 @@ class SchemaData:
         frame = self.file.frame(self.schema.selection)
         labels = self.schema.labels(frame)
         rows = None if self.test is None else split_rows(torch.from_numpy(labels), 0.1, self.test, seed=0)[2]
-        tests = _labelled_part(_encoded(self.schema, frame, rows, labels))
-        return Splits(tests, tests, tests, tuple(self.schema.notes_on(frame)))
+        chosen = _encoded(self.schema, frame, rows, labels)
+        tests, notes = _labelled_part(chosen), tuple(self.schema.notes_on(frame))
+        return Splits(tests, tests, tests, notes, chosen.known if rows is None else None)
 
 
 @dataclass(frozen=True)
@@ -136,8 +139,9 @@ class WholeFile:
     classes: tuple[ClassName, ...] = ()
 
     def draw(self) -> Splits:
-        tests = _labelled_part(self.file.read(self.classes))
-        return Splits(tests, tests, tests)
+        whole = self.file.read(self.classes)
+        tests = _labelled_part(whole)
+        return Splits(tests, tests, tests, test_rows=whole.known)
 
 
 def _encoded(schema: Schema, frame: Frame, rows: Tensor | None, labels: NDArray[np.int64]) -> Dataset:
@@ -165,8 +169,20 @@ def _labelled_part(part: Dataset | None) -> Dataset:
 
 
 def _check_alike(train: Dataset, other: Dataset | None) -> None:
-    if other is not None and other.stored.shape[1:] != train.stored.shape[1:]:
+    if other is None:
+        return
+    if other.stored.shape[1:] != train.stored.shape[1:]:
         raise ValueError(
             f"examples of all files must have one shape, got {list(train.stored.shape[1:])} in {train.origin.place} "
             f"and {list(other.stored.shape[1:])} in {other.origin.place}: bring them to one, of images with --size"
+        )
+    if (other.white == 1) == (train.white == 1):
+        return
+    # Bytes are images and become 0 to 1, which other numbers must then be.
+    numbers, pixels = (other, train) if other.white == 1 else (train, other)
+    low, high = float(numbers.stored.min()), float(numbers.stored.max())
+    if not 0 <= low <= high <= 1:
+        raise ValueError(
+            f"images of all files must have one scale, got bytes, which become 0 to 1, in {pixels.origin.place} and "
+            f"numbers from {low:g} to {high:g} in {numbers.origin.place}: store both as bytes, or both as numbers"
         )

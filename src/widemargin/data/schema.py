@@ -27,6 +27,8 @@ _APART = 100.0
 """Spreads of numbers that differ by more are worth a warning."""
 _TOLD_APART = 1e-5
 """Spreads that are less than so much of a number are lost in its rounding."""
+_LEAST = float(np.finfo(np.float32).tiny)
+"""Scales below it become 0, or lose their digits."""
 _ID = re.compile(r"(^|[^a-z])(id|ids|idx|index|uuid|guid|key|no|nr|number|row)([^a-z]|$)", re.IGNORECASE)
 _WHOLE_ID = re.compile(r"[a-z]+(Id|ID)")
 
@@ -52,8 +54,8 @@ class Columns:
         if self.missing not in ("median", "refuse"):
             raise ValueError(f"--missing must be median or refuse, got {self.missing}")
         for name, unit in self.units:
-            if not 0 < unit < np.inf:
-                raise ValueError(f"the unit of column {quoted(name)} must be above 0, got {unit}")
+            if not _LEAST <= unit < np.inf:
+                raise ValueError(f"the unit of column {quoted(name)} must be at least {_LEAST:.2g}, got {unit}")
 
     def selection(self, label: str) -> Selection:
         return Selection(label, self.drop, self.only, self.categories)
@@ -313,6 +315,12 @@ def _number(
     mean = float(known.mean())
     # Of a constant, rounding may leave a little.
     spread = float(known.std()) if known.min() < known.max() else 0.0
+    if known.min() < known.max() and spread < _LEAST:
+        raise ValueError(
+            f"column {quoted(name)} of {frame.path} must vary by at least {_LEAST:.2g}, the least that 32-bit numbers "
+            f"can tell apart, got numbers from {known.min():g} to {known.max():g}: multiply it, or leave it out with "
+            "--drop"
+        )
     return NumberColumn(
         name,
         float(known.min()),
@@ -336,13 +344,13 @@ def _category(name: str, values: Column, rows: NDArray[np.int64], columns: Colum
         raise ValueError(
             f"column {quoted(name)} of {frame.path} must hold numbers, or categories that are each in several rows, "
             f"got {len(distinct):,} different texts in {len(values):,} rows, such as {quoted(distinct[0])}: "
-            f"leave it out with --drop {name}"
+            "leave it out with --drop"
         )
     longest = max(distinct, key=len, default="")
     if len(longest) > MOST_NAME:
         raise ValueError(
             f"column {quoted(name)} of {frame.path} must hold categories of at most {MOST_NAME:,} characters, got "
-            f"{len(longest):,} in {quoted(longest)}: leave it out with --drop {name}"
+            f"{len(longest):,} in {quoted(longest)}: leave it out with --drop"
         )
     return CategoryColumn(name, tuple(distinct), bool(empty.any()))
 

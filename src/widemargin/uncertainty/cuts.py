@@ -50,8 +50,8 @@ def before_head(network: nn.Module) -> Cut:
         # The last dropout belongs to the head, as a ResNet's does: it is drawn for the perturbed latent point.
         pieces = [part for layer, drop in zip(hidden, network.drops, strict=True) for part in (layer, nn.ReLU(), drop)]
         return Cut(nn.Sequential(*pieces[:-1]), nn.Sequential(pieces[-1], last))
-    if is_chain(network) and isinstance(last := list(network.children())[-1], _KNOWN):
-        # A normalisation or a change of shape before one of these.
+    if is_chain(network) and (isinstance(last := list(network.children())[-1], _KNOWN) or is_chain(last)):
+        # A normalisation, a change of shape, or both before one of these.
         cut = before_head(last)
         return Cut(nn.Sequential(*list(network.children())[:-1], cut.encoder), cut.head)
     raise ValueError(
