@@ -84,6 +84,18 @@ def test_every_estimator_is_stored_and_is_the_same_after_it(estimator: str, tmp_
     assert (information.max() > 0) == (estimator != "single")
 
 
+@pytest.mark.parametrize("estimator", ["single", "ensemble", "deep-kernel"])
+def test_skops_stores_it_and_needs_to_trust_nothing_but_it(estimator: str) -> None:
+    skops = pytest.importorskip("skops.io")
+    if estimator == "deep-kernel":
+        pytest.importorskip("gpytorch")
+    fitted = classifier(estimator=estimator, members=2, epochs=1).fit(X, NAMES)
+    content = skops.dumps(fitted)
+    assert skops.get_untrusted_types(data=content) == ["widemargin.sklearn.WideMarginClassifier"]
+    again = skops.loads(content, trusted=["widemargin.sklearn.WideMarginClassifier"])
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+
+
 def test_margin_and_audit() -> None:
     fitted = classifier(epochs=3).fit(X, NAMES)
     margins = fitted.margin(X[::30])
