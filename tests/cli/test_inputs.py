@@ -1,5 +1,6 @@
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -7,6 +8,7 @@ from torch import nn
 
 from command import refused, widemargin
 from widemargin.cli.inputs import answers, data_asked, folder_for
+from widemargin.cli.verbs.audit import Audit
 from widemargin.data.dataset import Dataset
 from widemargin.data.local import TableData
 from widemargin.data.local_files import Table
@@ -64,13 +66,17 @@ def test_the_label_that_is_given_is_taken_whatever_its_name() -> None:
     run = Run(data, MLPSpec((1, 2)), standard(), Plan(Epochs(1), Adam(0.1)))
     drawn = run.data.draw()
     model = Model(Single(at_input(nn.Linear(1, 2))), "m", "d", run, schema=drawn.train.schema)
-    assert data_asked("own.csv", model, None, None) == data_asked("own.csv", model, "species", None) == run.data
-    usual, other = (data_asked(None, model, label, None, test="own.csv").draw() for label in (None, "label"))
+
+    def asked(**words: str | None) -> Any:
+        return data_asked(Audit("m", (0.1,), **words), model)  # type: ignore[arg-type]
+
+    assert asked(data="own.csv") == asked(data="own.csv", label="species") == run.data
+    usual, other = (asked(test="own.csv", label=label).draw() for label in (None, "label"))
     assert torch.equal(usual.test.labels, 1 - other.test.labels)
-    other = data_asked("own.csv", model, "label", None).draw()
+    other = asked(data="own.csv", label="label").draw()
     assert torch.equal(drawn.test.labels, 1 - other.test.labels)
     with pytest.raises(ValueError, match=r"--label must name another column of .* than those that the run was"):
-        data_asked("own.csv", model, "a", None).draw()
+        asked(data="own.csv", label="a").draw()
 
 
 def test_classes_that_only_this_file_numbers_are_refused() -> None:

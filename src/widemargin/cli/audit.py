@@ -54,7 +54,7 @@ def audit_model(words: Audit, console: rich.console.Console, configure: Configur
     device = device_of(words.device)
     model = load_model(place, words.weights)
     model.network.to(device)
-    data = data_asked(words.data, model, words.label, words.size, test=words.test)
+    data = data_asked(words, model)
     called, drawn = with_tests(data)
     check_as_trained(data, drawn, model, place)
     each_feature = words.box == ("data",)

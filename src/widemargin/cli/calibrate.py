@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
     # Members are told apart, and a fit begins, before any scaling.
     model = load_model(place, words.weights, scaled=False)
     model.network.to(device_of(words.device))
-    data = data_asked(words.data, model, words.label, words.size, test=words.test)
+    data = data_asked(words, model)
     called, drawn = with_tests(data)
     check_as_trained(data, drawn, model, place)
     rows = rows_at_most(drawn.test, words.points or len(drawn.test), words.seed)
@@ -63,7 +63,7 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
     outside: dict[str, Dataset] = {}
     notes = [f"{note.rstrip('.')}." for note in notes_on(data, drawn, model)]
     for word in words.outside:
-        name, parts = with_tests(data_asked(word, model, words.label, words.size, "--outside"))
+        name, parts = with_tests(data_asked(replace(words, data=word, test=None), model, "--outside"))
         there = _some(words, parts)
         if name in (called, *outside):
             raise ValueError(f"--outside must name other examples than --data, each once, got {word}")

@@ -10,12 +10,15 @@ import torch
 
 from widemargin.cli.describe import data_named
 from widemargin.cli.local_data import existing, file_of, table_file
+from widemargin.cli.verbs.audit import Audit
+from widemargin.cli.verbs.calibrate import Calibrate
 from widemargin.cli.verbs.train import Train
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet
 from widemargin.data.limits import listed
 from widemargin.data.local import LocalData, SchemaData, SplitData, TableData, WholeFile
 from widemargin.data.local_files import Table
+from widemargin.data.numerals import Decimal
 from widemargin.data.schema import Schema
 from widemargin.data.tables import SUFFIXES
 from widemargin.io.load import Model
@@ -115,45 +118,48 @@ def answers(network: Network, tests: Dataset, called: str) -> MemberLogits:
     return logits
 
 
-def data_asked(
-    word: str | None,
-    model: Model,
-    label: str | None,
-    size: tuple[int, int] | None,
-    flag: str = "--data",
-    test: str | None = None,
-) -> DataSpec:
+def data_asked(words: Audit | Calibrate, model: Model, flag: str = "--data") -> DataSpec:
     """As named, or a run's own.  For a model of a table, the columns of another one are read as its own were."""
-    if word is not None and test is not None:
+    if words.data is not None and words.test is not None:
         raise ValueError("--data and --test name the examples in two ways: give one of them")
-    if test is not None:
-        path = existing("--test", test)
+    if words.test is not None:
+        path = existing("--test", words.test)
         if model.schema is not None:
-            return _by_schema(path, model.schema.with_label(label), test=None)
-        return WholeFile(file_of(path, label or _LABEL, size), model.classes)
+            return _by_schema(path, words, model, model.schema, test=None)
+        return WholeFile(file_of(path, words.label or _LABEL, words.decimal, words.size), model.classes)
     may_be_table = (*SUFFIXES, ".npz") if model.schema is not None else SUFFIXES
+    word = words.data
     if word is not None and Path(word).suffix in may_be_table and Path(word).expanduser().is_file():
-        return _table_asked(existing(flag, word), model, label)
+        return _table_asked(existing(flag, word), words, model)
     if word is not None:
-        return data_named(Train(word, "", label=label or _LABEL, size=size), flag)
+        return data_named(Train(word, "", label=words.label or _LABEL, decimal=words.decimal, size=words.size), flag)
     if model.run is None:
         raise ValueError("a model that is no run of ours needs --data")
     return model.run.data
 
 
-def _table_asked(path: Path, model: Model, label: str | None) -> DataSpec:
+def _table_asked(path: Path, words: Audit | Calibrate, model: Model) -> DataSpec:
     if model.schema is None:
         # A network of others takes numbers as they are.
-        return LocalData(Table(str(path), label or _LABEL))
+        return LocalData(Table(str(path), words.label or _LABEL, words.decimal))
     trained_on = None if model.run is None else model.run.data
-    same_label = label in (None, model.schema.label)
-    if isinstance(trained_on, TableData) and trained_on.train.path == str(path) and same_label:
+    as_trained = words.label in (None, model.schema.label) and words.decimal in (None, _decimal(model))
+    if isinstance(trained_on, TableData) and trained_on.train.path == str(path) and as_trained:
         return trained_on
-    return _by_schema(path, model.schema.with_label(label))
+    return _by_schema(path, words, model, model.schema)
 
 
-def _by_schema(path: Path, schema: Schema, test: float | None = SchemaData.test) -> SchemaData:
-    return SchemaData(table_file(path, schema.label), schema, test)
+def _by_schema(
+    path: Path, words: Audit | Calibrate, model: Model, schema: Schema, test: float | None = SchemaData.test
+) -> SchemaData:
+    schema = schema.with_label(words.label)
+    return SchemaData(table_file(path, schema.label, words.decimal or _decimal(model)), schema, test)
+
+
+def _decimal(model: Model) -> Decimal | None:
+    """What was said of the table in training."""
+    data = None if model.run is None else model.run.data
+    return data.train.decimal if isinstance(data, TableData) and isinstance(data.train, Table) else None
 
 
 def notes_on(data: DataSpec, drawn: Splits, model: Model) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from widemargin.data.limits import listed
 from widemargin.data.local import LocalData, SplitData, TableData
 from widemargin.data.local_files import LocalFile, Npz, Table, TableFile
 from widemargin.data.npz import npz_names
+from widemargin.data.numerals import Decimal
 from widemargin.data.schema import Columns
 
 File = TypeVar("File", bound=LocalFile)
@@ -29,6 +30,8 @@ def own_data(words: Train, path: Path) -> OwnData:
     """A table, arrays or a folder of images, in the parts that are there or that the options name."""
     if path.suffix != ".npz" and not path.is_dir():
         return _table_data(words, path)
+    if words.decimal is not None:
+        raise ValueError("--decimal is for tables of text, .csv and .tsv: leave it out")
     given = [word for word in _OF_TABLES if getattr(words, word)]
     if given and path.suffix == ".npz":
         arrays = _with_named(words, _npz_parts(path, words.unlabelled), lambda other: _npz_parts(other, None))
@@ -46,16 +49,18 @@ def own_data(words: Train, path: Path) -> OwnData:
     return _in_parts(words, _folder_parts(path, words.size), lambda other: _folder_parts(other, words.size))
 
 
-def table_file(path: Path, label: str) -> TableFile:
+def table_file(path: Path, label: str, decimal: Decimal | None) -> TableFile:
     """A table, or an array that is taken for one."""
-    return _part(_npz_parts(path, None), "test") if path.suffix == ".npz" else Table(str(path), label)
+    return _part(_npz_parts(path, None), "test") if path.suffix == ".npz" else Table(str(path), label, decimal)
 
 
-def file_of(path: Path, label: str, size: tuple[int, int] | None) -> LocalFile:
+def file_of(path: Path, label: str, decimal: Decimal | None, size: tuple[int, int] | None) -> LocalFile:
     """One file or folder: its part for tests, if it has parts, or all of it."""
+    if path.is_dir():
+        return _part(_folder_parts(path, size), "test")
     if path.suffix == ".npz":
         return _part(_npz_parts(path, None), "test")
-    return _part(_folder_parts(path, size), "test") if path.is_dir() else Table(str(path), label)
+    return Table(str(path), label, decimal)
 
 
 def _part(parts: Mapping[str, File], name: str) -> File:
@@ -130,11 +135,11 @@ def _table_data(words: Train, path: Path) -> TableData:
         raise ValueError(
             "--unlabelled is for .npz files: in a table leave the cell empty, of images make a folder `unlabelled`"
         )
-    files = {"train": Table(str(path), words.label)}
+    files = {"train": Table(str(path), words.label, words.decimal)}
     for name in ("validation", "test"):
         word = getattr(words, name)
         if word is not None:
-            files[name] = Table(str(existing(f"--{name}", word)), words.label)
+            files[name] = Table(str(existing(f"--{name}", word)), words.label, words.decimal)
     return _table_parts(files, _columns(words))
 
 

@@ -36,7 +36,7 @@ def separate(words: Words, console: rich.console.Console) -> None:
     if unknown or not words.norm:
         raise ValueError(f"--norm must be one or more of {', '.join(NEAREST)}, got {' '.join(unknown) or 'none'}")
     check_seed(words.seed)
-    shared = ("label", "drop", "only", "categories", "no_standardize", "unlabelled", "size")
+    shared = ("label", "decimal", "drop", "only", "categories", "no_standardize", "unlabelled", "size")
     everything = data_named(
         Train(words.data, "", **{name: getattr(words, name) for name in shared}), "DATA"
     ).undivided()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widemargin.data.limits import listed, quoted
-from widemargin.data.separators import Rows, text_rows
+from widemargin.data.numerals import Decimal, Number, is_number, is_numeral, number_reader, number_readers
+from widemargin.data.separators import Rows, header, text_rows
 from widemargin.data.tables import (
     MISSING,
     Column,
     check_names,
-    header,
-    is_number,
     is_parquet,
     parquet_columns,
     unfit,
-    with_comma,
 )
 
 _NO_TEXT = tuple(text for text in MISSING if text != "none")
@@ -86,23 +84,27 @@ class Frame:
         return len(self.labels)
 
 
-def read_frame(path: Path, selection: Selection) -> Frame:
-    return (_from_parquet if is_parquet(path) else _from_text)(path, selection)
+def read_frame(path: Path, selection: Selection, decimal: Decimal | None = None) -> Frame:
+    """`decimal` is the mark in numbers that may be read in two ways."""
+    return (_from_parquet if is_parquet(path) else _from_text)(path, selection, decimal)
 
 
-def _from_text(path: Path, selection: Selection) -> Frame:
+def _from_text(path: Path, selection: Selection, decimal: Decimal | None) -> Frame:
     """Read twice: first what each column holds, then its values, so that no cell takes more room than it needs."""
-    with text_rows(path) as (rows, _):
+    with text_rows(path) as (rows, separator):
         names, _ = header(rows, path)
     check_names(names, path, selection.label)
     features = selection.of(names, path)
-    decided = _decided(selection)
-    texts = {*selection.texts, *_texts(path, [name for name in features if name not in decided])}
-    with text_rows(path) as (rows, decimal_comma):
+    mostly_texts, marked = _scanned(path, [name for name in features if name not in selection.texts])
+    texts = {*selection.texts, *(mostly_texts - {*selection.numbers})}
+    readers: dict[str, Number] = {}
+    if marked or separator != "," or decimal is not None:
+        readers = number_readers(path, [name for name in features if name not in texts], decimal)
+    with text_rows(path) as (rows, _):
         again, rows = header(rows, path)
         if again != names:
             raise ValueError(f"{path} must stay as it is while it is read, but it has changed: try again")
-        columns, labels = _values(rows, names, features, texts, selection.label, path, decimal_comma)
+        columns, labels = _values(rows, names, features, texts, selection.label, path, readers)
     return Frame(path, labels, columns, _left_out(names, features, selection))
 
 
@@ -110,12 +112,8 @@ def array_frame(path: Path, points: NDArray[Any], labels: Column, selection: Sel
     """Rows and columns of an array, which are called x0, x1 and so on."""
     places = {f"x{place}": place for place in range(points.shape[1])}
     features = selection.of(list(places), path)
-    columns = {name: _column(points[:, places[name]], name, selection, path) for name in features}
+    columns = {name: _column(points[:, places[name]], name, selection, None, path) for name in features}
     return Frame(path, labels, columns, _left_out(list(places), features, selection))
-
-
-def _decided(selection: Selection) -> set[str]:
-    return {*selection.texts, *selection.numbers}
 
 
 def _left_out(names: Sequence[str], features: Collection[str], selection: Selection) -> tuple[str, ...]:
@@ -123,13 +121,14 @@ def _left_out(names: Sequence[str], features: Collection[str], selection: Select
     return tuple(name for name in names if name not in known)
 
 
-def _texts(path: Path, features: list[str]) -> set[str]:
-    """The columns in which most values are no numbers; where a few are none, these are mistakes."""
+def _scanned(path: Path, features: list[str]) -> tuple[set[str], bool]:
+    """The columns in which most values are no numbers, and whether there are numbers with a decimal comma or marks
+    between thousands.  Where only a few values are no numbers, these are mistakes."""
     if not features:
-        return set()
+        return set(), False
     others: dict[int, int] = {}
-    with text_rows(path) as (rows, decimal_comma):
-        number = with_comma if decimal_comma else float
+    marked = False
+    with text_rows(path) as (rows, _):
         names, rows = header(rows, path)
         place_of = {name: place for place, name in enumerate(names)}
         places = [place_of[name] for name in features]
@@ -137,15 +136,16 @@ def _texts(path: Path, features: list[str]) -> set[str]:
         for row in rows:
             try:
                 for place in places:
-                    number(row[place])
+                    float(row[place])
                 whole += 1
             except ValueError:
                 for place in places:
-                    if is_number(row[place], number):
+                    if is_numeral(row[place]):
                         known[place] += 1
+                        marked = marked or not is_number(row[place])
                     elif not _is_missing(row[place]):
                         others[place] = others.get(place, 0) + 1
-    return {names[place] for place, count in others.items() if count > known[place] + whole}
+    return {names[place] for place, count in others.items() if count > known[place] + whole}, marked
 
 
 def _values(
@@ -155,19 +155,19 @@ def _values(
     texts: Collection[str],
     label: str,
     path: Path,
-    decimal_comma: bool,
+    readers: Mapping[str, Number],
 ) -> tuple[dict[str, Column], Column]:
-    number = with_comma if decimal_comma else float
     places = {name: place for place, name in enumerate(names)}
     of_numbers = [places[name] for name in features if name not in texts]
+    numbered = [(place, readers.get(names[place], float)) for place in of_numbers]
     of_texts = [places[name] for name in (*(name for name in features if name in texts), label)]
     numbers, shared = array("d"), dict[str, str]()
     cells: list[list[str]] = [[] for _ in of_texts]
     for at, row in enumerate(rows, 1):
         try:
-            numbers.extend([number(row[place]) for place in of_numbers])
+            numbers.extend([number(row[place]) for place, number in numbered])
         except ValueError:
-            numbers.extend([_number(row[place], number, at, names[place], path) for place in of_numbers])
+            numbers.extend([_number(row[place], number, at, names[place], path) for place, number in numbered])
         for place, column in zip(of_texts, cells, strict=True):
             text = row[place].strip()
             # Equal texts share their memory.
@@ -178,7 +178,7 @@ def _values(
     return {name: columns[name] for name in features}, np.array(cells[-1], object)
 
 
-def _number(cell: str, number: Callable[[str], float], row: int, name: str, path: Path) -> float:
+def _number(cell: str, number: Number, row: int, name: str, path: Path) -> float:
     if _is_missing(cell):
         return np.nan
     if is_number(cell, number):
@@ -186,7 +186,7 @@ def _number(cell: str, number: Callable[[str], float], row: int, name: str, path
     raise unfit(cell.strip(), row, name, path)
 
 
-def _from_parquet(path: Path, selection: Selection) -> Frame:
+def _from_parquet(path: Path, selection: Selection, decimal: Decimal | None) -> Frame:
     all_names: list[str] = []
 
     def choose(names: list[str]) -> list[str]:
@@ -195,21 +195,22 @@ def _from_parquet(path: Path, selection: Selection) -> Frame:
 
     values = parquet_columns(path, selection.label, choose)
     labels = values.pop(selection.label)
-    columns = {name: _column(column, name, selection, path) for name, column in values.items()}
+    columns = {name: _column(column, name, selection, decimal, path) for name, column in values.items()}
     return Frame(path, labels, columns, _left_out(all_names, columns, selection))
 
 
-def _column(values: Column, name: str, selection: Selection, path: Path) -> Column:
+def _column(values: Column, name: str, selection: Selection, decimal: Decimal | None, path: Path) -> Column:
     if values.dtype != object:
         if name in selection.texts:
             return _known_texts([_as_text(value) for value in values.tolist()])
         return values.astype(np.float64)
     if name in selection.texts:
         return _known_texts(values.tolist())
-    numbers = sum(is_number(value) for value in values)
-    others = sum(not is_number(value) and not _is_missing(value) for value in values)
+    numbers = sum(is_numeral(value) for value in values)
+    others = sum(not is_numeral(value) and not _is_missing(value) for value in values)
     if name in selection.numbers or numbers >= others:
-        return np.array([_number(value, float, row, name, path) for row, value in enumerate(values, 1)])
+        number = number_reader(values, name, decimal, path)
+        return np.array([_number(value, number, row, name, path) for row, value in enumerate(values, 1)])
     return _known_texts(values.tolist())
 
 

@@ -18,6 +18,7 @@ from widemargin.data.dataset import Dataset, Origin
 from widemargin.data.frames import Frame, Selection, array_frame, read_frame
 from widemargin.data.limits import MOST_COLUMNS, quoted
 from widemargin.data.npz import npz_arrays
+from widemargin.data.numerals import Decimal
 from widemargin.data.tables import table
 from widemargin.parts import part
 
@@ -54,14 +55,21 @@ class Table:
 
     path: str
     label: str = "label"
+    decimal: Decimal | None = None
+    """The decimal mark in columns of numbers that could be read with a point or a comma, "," or "."; None if there are
+    no such columns."""
+
+    def __post_init__(self) -> None:
+        if self.decimal not in (None, ",", "."):
+            raise ValueError(f"--decimal must be , or ., got {self.decimal}")
 
     def read(self, classes: tuple[ClassName, ...] = ()) -> Dataset:
         path = existing(self.path)
-        points, labels = table(path, self.label)
+        points, labels = table(path, self.label, self.decimal)
         return _labelled(points, self.numbered(labels, path, classes), path)
 
     def frame(self, selection: Selection) -> Frame:
-        return read_frame(existing(self.path), selection)
+        return read_frame(existing(self.path), selection, self.decimal)
 
     def numbered(self, labels: NDArray[Any], path: Path, classes: tuple[ClassName, ...] = ()) -> Classes:
         what, advice = f"column {quoted(self.label)} of {path}", "name the column of the classes with --label"

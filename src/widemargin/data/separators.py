@@ -22,8 +22,8 @@ Rows = Iterator[list[str]]
 
 
 @contextmanager
-def text_rows(path: Path) -> Iterator[tuple[Rows, bool]]:
-    """The rows that are not empty, and whether numbers may have a decimal comma, which they have not between commas."""
+def text_rows(path: Path) -> Iterator[tuple[Rows, str]]:
+    """The rows that are not empty, and the separator."""
     try:
         # Spreadsheets begin a file with a byte-order mark.
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -36,10 +36,29 @@ def text_rows(path: Path) -> Iterator[tuple[Rows, bool]]:
                 separator = "\t" if path.suffix == ".tsv" else separator_of(first)
             rows = csv.reader(itertools.chain(first, lines), delimiter=separator)
             # Spreadsheets end a file with rows of nothing but separators.
-            yield (row for row in rows if any(row)), separator != ","
+            yield (row for row in rows if any(row)), separator
     except (UnicodeDecodeError, csv.Error) as problem:
         advice = ": save it as CSV UTF-8" if isinstance(problem, UnicodeDecodeError) else ""
         raise ValueError(f"{path} must be a text file of separated values, got {reason(problem)}{advice}") from None
+
+
+def header(rows: Rows, path: Path) -> tuple[list[str], Rows]:
+    """The names, and the rows after them, of which there is one at least and all are as long."""
+    # Some programs write the numbers of rows under no name.
+    names = [name.strip() or f"column {place}" for place, name in enumerate(next(rows, []), 1)]
+    first = next(rows, None)
+    if first is None:
+        raise ValueError(
+            f"{path} must have a line of names and at least one row, got {1 if names else 0} lines: add rows"
+        )
+    return names, _as_long(itertools.chain([first], rows), len(names), path)
+
+
+def _as_long(rows: Rows, wanted: int, path: Path) -> Rows:
+    for number, row in enumerate(rows, 1):
+        if len(row) != wanted:
+            raise ValueError(f"every row of {path} must have {wanted} values, got {len(row)} in row {number}")
+        yield row
 
 
 def separator_of(lines: list[str]) -> str:

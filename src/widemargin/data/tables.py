@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,8 +22,9 @@ from widemargin.data.limits import (
     short,
     size_of,
 )
+from widemargin.data.numerals import Decimal, Number, is_number, is_numeral, number_reader, number_readers
 from widemargin.data.optional import import_optional
-from widemargin.data.separators import Rows, text_rows
+from widemargin.data.separators import header, text_rows
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "#n/a", "<na>")
@@ -39,9 +39,13 @@ Choose = Callable[[list[str]], list[str]]
 """Which of the columns are read."""
 
 
-def table(path: Path, label: str) -> tuple[Features, Column]:
+def table(path: Path, label: str, decimal: Decimal | None = None) -> tuple[Features, Column]:
     """Features [N, F] and labels [N]."""
-    return (_parquet if is_parquet(path) else _text)(path, label)
+    if is_parquet(path):
+        return _parquet(path, label, decimal)
+    with text_rows(path) as (_, separator):
+        plain = separator == "," and decimal is None
+    return _text(path, label, decimal, {} if plain else _readers(path, label, decimal))
 
 
 def is_parquet(path: Path) -> bool:
@@ -52,56 +56,41 @@ def is_parquet(path: Path) -> bool:
     return path.suffix == ".parquet"
 
 
-def _text(path: Path, label: str) -> tuple[Features, Column]:
+def _text(path: Path, label: str, decimal: Decimal | None, readers: Mapping[str, Number]) -> tuple[Features, Column]:
     """A row at a time becomes numbers, so that no cell takes more room than it needs."""
-    with text_rows(path) as (rows, decimal_comma):
+    with text_rows(path) as (rows, _):
         names, rows = header(rows, path)
         check_names(names, path, label)
         place, numbers, labels, known = names.index(label), array("d"), list[str](), dict[str, str]()
-        number = with_comma if decimal_comma else float
+        cells = [readers.get(name, float) for name in names if name != label]
         for at, row in enumerate(rows, 1):
             text = row.pop(place).strip()
             # Equal texts share their memory.
             labels.append(known.setdefault(text, text))
             try:
-                numbers.extend(map(number, row))
+                numbers.extend([number(cell) for number, cell in zip(cells, row, strict=True)])
             except ValueError:
-                column = next(column for column, cell in enumerate(row) if not is_number(cell, number))
+                column = next(column for column, cell in enumerate(row) if not is_number(cell, cells[column]))
+                if not readers and is_numeral(row[column]):
+                    return _text(path, label, decimal, _readers(path, label, decimal))
                 raise unfit(row[column].strip(), at, names[column + (column >= place)], path) from None
     del names[place]
     return _float32(np.frombuffer(numbers).reshape(len(labels), -1), names, path), np.array(labels, object)
 
 
-def header(rows: Rows, path: Path) -> tuple[list[str], Rows]:
-    """The names, and the rows after them, of which there is one at least and all are as long."""
-    # Some programs write the numbers of rows under no name.
-    names = [name.strip() or f"column {place}" for place, name in enumerate(next(rows, []), 1)]
-    first = next(rows, None)
-    if first is None:
-        raise ValueError(
-            f"{path} must have a line of names and at least one row, got {1 if names else 0} lines: add rows"
-        )
-    return names, _as_long(itertools.chain([first], rows), len(names), path)
+def _readers(path: Path, label: str, decimal: Decimal | None) -> dict[str, Number]:
+    with text_rows(path) as (rows, _):
+        names, _ = header(rows, path)
+    check_names(names, path, label)
+    return number_readers(path, [name for name in names if name != label], decimal)
 
 
-def _as_long(rows: Rows, wanted: int, path: Path) -> Rows:
-    for number, row in enumerate(rows, 1):
-        if len(row) != wanted:
-            raise ValueError(f"every row of {path} must have {wanted} values, got {len(row)} in row {number}")
-        yield row
-
-
-def with_comma(text: str) -> float:
-    """A number as spreadsheets of many countries write it, 1,5, or with a point."""
-    return float(text.replace(",", ".") if text.count(",") == 1 and "." not in text else text)
-
-
-def _parquet(path: Path, label: str) -> tuple[Features, Column]:
+def _parquet(path: Path, label: str, decimal: Decimal | None) -> tuple[Features, Column]:
     columns = parquet_columns(path, label)
     labels = columns.pop(label)
     features = np.empty((len(labels), len(columns)))
     for place, (name, values) in enumerate(columns.items()):
-        features[:, place] = _numbers(values, name, path)
+        features[:, place] = _numbers(values, name, decimal, path)
     return _float32(features, list(columns), path), labels
 
 
@@ -180,13 +169,14 @@ def _values(arrow: ModuleType, column: Any, known: dict[str, str]) -> Column:
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def _numbers(values: Column, name: str, path: Path) -> Column:
+def _numbers(values: Column, name: str, decimal: Decimal | None, path: Path) -> Column:
     if values.dtype != object:
         return values
+    number = number_reader(values, name, decimal, path)
     try:
-        return np.array([float(value) for value in values])
+        return np.array([number(value) for value in values])
     except ValueError:
-        row = next(row for row, value in enumerate(values) if not is_number(value))
+        row = next(row for row, value in enumerate(values) if not is_number(value, number))
         raise unfit(values[row], row + 1, name, path) from None
 
 
@@ -228,11 +218,3 @@ def check_names(names: list[str], path: Path, label: str) -> None:
         raise ValueError(
             f"{path} must have at least one column besides {quoted(label)}, got none: add columns of numbers"
         )
-
-
-def is_number(text: str, number: Callable[[str], float] = float) -> bool:
-    try:
-        number(text)
-    except ValueError:
-        return False
-    return True

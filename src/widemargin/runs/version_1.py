@@ -48,6 +48,7 @@ _SHOWN_IF_CHANGED = {
     "LeNetSpec": {"dropout"},
     "MLPSpec": {"dropout"},
     "Npz": {"unlabelled"},
+    "Table": {"decimal"},
     "Method": {"class_weights"},
 }
 """Fields that a key left out while they had their default; a field that is added to a part later belongs here too."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from rich.console import Console
 from tyro.conf import Positional, arg
@@ -43,6 +43,8 @@ class Audit:
     """Valid inputs: [0, 1], any, the range of each column, or LOW to HIGH.  [unit for images, open for tables]"""
     label: Annotated[str | None, _OPTIONAL] = None
     """Column of the labels in a table.  [as in training; for models of others label]"""
+    decimal: Annotated[Literal[",", "."] | None, arg(metavar=",|.", help_behavior_hint="")] = None
+    """Decimal mark in columns of a table that could be read with either, such as 1,234.  [as in training]"""
     size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
     """Height and width to which a folder's images are scaled."""
     seed: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from rich.console import Console
 from tyro.conf import Positional, arg
@@ -30,6 +30,8 @@ class Separation:
     """Measure so many examples, drawn class by class, against all.  [all; 10,000 if there are more than a million]"""
     label: str = "label"
     """Column of the labels in a table; rows without one are left out."""
+    decimal: Annotated[Literal[",", "."] | None, arg(metavar=",|.", help_behavior_hint="")] = None
+    """Decimal mark in columns of a table that could be read with either, such as 1,234.  [each decides itself]"""
     drop: Annotated[str | None, _NAMES] = None
     """Columns of a table that are left out, an id for instance."""
     only: Annotated[str | None, _NAMES] = None

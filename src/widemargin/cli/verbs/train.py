@@ -17,6 +17,7 @@ from widemargin.cli.verbs.numbers import Number, Radius
 _NUMBER, _INT = arg(metavar="NUMBER", help_behavior_hint=""), arg(metavar="INT", help_behavior_hint="")
 _TEXT, _FLAG = arg(metavar="TEXT", help_behavior_hint=""), arg(help_behavior_hint="")
 _FILE, _NAMES = arg(metavar="FILE", help_behavior_hint=""), arg(metavar="COLUMN,...", help_behavior_hint="")
+_DECIMAL = arg(metavar=",|.", help_behavior_hint="")
 _CHANNELS = arg(metavar="NUMBER...", help_behavior_hint="")
 # A docstring of two lines would be broken where it is here, and not where the terminal ends.
 _RADIUS = arg(
@@ -103,6 +104,8 @@ class RunWords(Generic[Real, Integer, Eps]):
     """A Gaussian process on spectrally normalised features in place of the last layer; needs 'widemargin[gp]'."""
     label: str = "label"
     """Column of the labels in a table; an empty cell is no label."""
+    decimal: Annotated[Literal[",", "."] | None, _DECIMAL] = None
+    """Decimal mark in columns of a table that could be read with either, such as 1,234.  [each decides itself]"""
     validation: Annotated[str | None, _FILE] = None
     """File or folder like --data whose examples are for validation.  [a tenth of --data]"""
     test: Annotated[str | None, _FILE] = None
