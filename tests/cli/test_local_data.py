@@ -175,6 +175,27 @@ def test_names_with_commas() -> None:
         own_data(Train("own.csv", "", drop="a\nb"), Path("own.csv"))
 
 
+def test_decimal_marks(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"{1 + k % 3},{100 + 7 * k};{k % 2}" for k in range(40)]
+    for name in ("own.csv", "later.csv"):
+        Path(name).write_text("\n".join(["height;label", *lines]))
+    words = "train --data own.csv --method standard --epochs 1 --width 2 --out one"
+    message = "column 'height' of"
+    assert message in refused(words, capsys)
+    widemargin(f"{words} --decimal ,")
+    schema = RunFolder(Path("one")).read_schema()
+    assert schema is not None
+    assert schema.columns[0].high < 4  # type: ignore[union-attr]
+    widemargin("calibrate one --test later.csv --out later")
+    assert json.loads(Path("later/calibration.json").read_text())["n"] == 40
+    # In another file the mark may be another one.
+    widemargin("calibrate one --test later.csv --decimal . --out later")
+    assert "is beyond the 1.1 to 3.366 of training" in Path("later/calibration.html").read_text()
+    assert message in refused("separation own.csv", capsys)
+    np.savez("own.npz", x=np.ones((4, 2)), y=np.arange(4) % 2)
+    assert "--decimal is for tables of text" in refused("train --data own.npz --method standard --decimal ,", capsys)
+
+
 def test_arrays_by_name_and_images_in_parts(capsys: pytest.CaptureFixture[str]) -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8), np.uint8)
     labels = np.array(["cat", "dog"])[np.arange(40) % 2]
