@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -12,7 +13,7 @@ from torch import Generator, Tensor, nn
 from widemargin import cli
 from widemargin.data.schema import NumberColumn, Schema
 from widemargin.io.export import trained
-from widemargin.io.load import load_model
+from widemargin.io.load import Model, load, load_model
 from widemargin.runs.folder import RunFolder
 
 
@@ -97,3 +98,37 @@ def test_a_run(tmp_path: Path) -> None:
         load_model(str(folder))
     with pytest.raises(ValueError, match="holds no run"):
         load_model(str(tmp_path / "nowhere"))
+
+
+def test_metadata_of_an_onnx_file_is_ours_or_of_no_interest(tmp_path: Path) -> None:
+    onnx, files = pytest.importorskip("onnx"), pytest.importorskip("onnx_files")
+    stored = {"m": np.full(2, 0.5, np.float32), "w": np.ones((2, 3), np.float32)}
+    nodes = [onnx.helper.make_node("Sub", ["x", "m"], ["c"]), onnx.helper.make_node("Div", ["c", "m"], ["f"])]
+    layer = onnx.helper.make_node("MatMul", ["f", "w"], ["y"])
+    place = files.written(tmp_path / "m.onnx", [*nodes, layer], stored, sizes=("batch", 2))
+
+    def described(**texts: str) -> Model:
+        model = onnx.load(place)
+        del model.metadata_props[:]
+        onnx.helper.set_model_props(model, texts)
+        onnx.save(model, place)
+        return load_model(place)
+
+    points = drawn(4, 2)
+    raw = described().network.logits(points)[0]
+    for texts in ({"schema": "of another program"}, {"classes": "cat dog"}, {"schema ": "{}", "classes": "[]"}):
+        other = described(**texts)
+        assert other.schema is None
+        assert torch.equal(other.network.logits(points)[0], raw)
+    ours = described(classes="[]", schema=json.dumps(SCHEMA.to_dict()))
+    assert ours.schema == SCHEMA
+    assert torch.equal(ours.network.logits((points - 0.5) / 0.5)[0], raw)
+    assert torch.equal(load(place)(points), raw)
+    wrong = json.dumps({**SCHEMA.to_dict(), "label": "x"})
+    for text, message in (
+        ("{", "must be JSON"),
+        (wrong, "different names"),
+        (LIE, "nothing in it encodes rows as the"),
+    ):
+        with pytest.raises(ValueError, match=rf"m.onnx cannot be audited: .*{message}"):
+            described(classes="[]", schema=text)

@@ -66,8 +66,9 @@ class SplitData:
             _check_alike(whole, other)
         rows = split_rows(whole.labels, _fraction(self.validation), _fraction(self.test), self.seed)
         train, held, last = (whole.take(some) if len(some) else None for some in rows)
-        tests = _labelled_part(test or last)
-        return Splits(_present(train), _labelled_part(validation or held), tests, test_rows=test and test.known)
+        test_rows = None if test is None else test.known
+        held, last = _labelled_part(validation or held), _labelled_part(test or last)
+        return Splits(_present(train), held, last, test_rows=test_rows)
 
 
 @part
