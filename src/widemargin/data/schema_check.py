@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from widemargin.data.limits import MOST_CLASSES, MOST_COLUMNS, MOST_NAME, quoted
 from widemargin.data.schema import CategoryColumn, NumberColumn, Schema, SchemaColumn
 
 _LARGEST = float(np.finfo(np.float32).max)
+_KINDS = {tuple: "names", bool: "true or false", int: "a whole number of at least 0"}
 _LEAST = float(np.finfo(np.float32).tiny)
 
 
@@ -25,21 +27,24 @@ def checked_schema(content: Any) -> Schema:
 
 def _problems(schema: Schema) -> Iterator[str]:
     """What it must have and has not, the first first: later checks rest on those before."""
-    if not isinstance(schema.label, str) or not isinstance(schema.standardized, bool):
-        yield "a text for its label, and true or false for standardized"
+    if not isinstance(schema.label, str):
+        yield "a text for its label"
     if not _is_tuple(schema.classes, str | int | float) or not 2 <= len(schema.classes) <= MOST_CLASSES:
         yield f"2 to {MOST_CLASSES:,} classes that are texts or numbers"
     if len(set(schema.classes)) < len(schema.classes) or any(not _is_class(name) for name in schema.classes):
         yield f"different, finite classes of at most {MOST_NAME:,} characters"
-    for field in ("fixed_columns", "dropped"):
-        if not _is_tuple(getattr(schema, field), str):
-            yield f"names for {field}"
+    for field in fields(schema):
+        # Those that a file may lack; their defaults say what they are.
+        value, usual = getattr(schema, field.name), field.default
+        if usual is not MISSING and not (_is_tuple(value, str) if usual == () else _is_like(value, usual)):
+            yield f"{_KINDS[type(usual)]} for {field.name}"
     if not 1 <= len(schema.columns) <= MOST_COLUMNS or not all(isinstance(name, str) for name in schema.names):
         yield f"1 to {MOST_COLUMNS:,} columns, with texts for names"
     if len({*schema.names, schema.label}) <= len(schema.names):
         yield "different names for its columns and its label"
-    if not set(schema.fixed_columns) <= set(schema.names):
-        yield "columns of the names in fixed_columns"
+    for field in fields(schema):
+        if field.name.endswith("_columns") and not set(getattr(schema, field.name)) <= set(schema.names):
+            yield f"columns of the names in {field.name}"
     for column in schema.columns:
         yield from _column_problems(column)
     if len(schema.features) > MOST_COLUMNS or len(schema.fixed) == len(schema.features):
@@ -65,6 +70,11 @@ def _number_problems(column: NumberColumn, called: str) -> Iterator[str]:
         yield f"a scale above 0 for {called}"
     if not _is_number(column.spread) or column.spread < 0 or not isinstance(column.is_id, bool):
         yield f"a spread of at least 0 for {called}, and true or false for whether it is an id"
+
+
+def _is_like(value: Any, usual: Any) -> bool:
+    """Of the same type, and if it is a number not below 0."""
+    return type(value) is type(usual) and value >= 0
 
 
 def _is_tuple(values: Any, kind: Any) -> bool:
