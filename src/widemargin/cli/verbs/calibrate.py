@@ -42,7 +42,7 @@ class Calibrate:
     label: Annotated[str | None, _OPTIONAL] = None
     """Column of the labels in a table.  [as in training; for models of others label]"""
     decimal: Annotated[Literal[",", "."] | None, arg(metavar=",|.", help_behavior_hint="")] = None
-    """Decimal mark in columns of a table that could be read with either, such as 1,234.  [the run's; each decides itself]"""
+    """Decimal mark in columns of a table that could be read with either, such as 1,234.  [the run's]"""
     size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
     """Height and width to which a folder's images are scaled."""
     seed: int = 0
