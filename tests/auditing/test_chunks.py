@@ -9,8 +9,21 @@ from small_audits import CONFIG, audited, target
 from widemargin.auditing.chunks import check_saved, pieces
 from widemargin.auditing.clock import Clock
 from widemargin.auditing.result import Audit
+from widemargin.files import read_tensors, write_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_files_of_a_version_that_recorded_less_are_read(whole: Audit, tmp_path: Path) -> None:
+    asked(tmp_path)
+    place = tmp_path / subject().key(QUESTION)
+    chunk = sorted(place.glob("0*.safetensors"))[1]
+    tensors, note = read_tensors(chunk)
+    write_tensors(chunk, {name: values for name, values in tensors.items() if name != "tried"}, note)
+    again = asked(tmp_path)
+    assert "tried" not in again.points
+    assert again.broken_by == whole.broken_by
+    assert [one.run_on is None for one in again.contributions] == [False, True, True, True, False]
 
 
 def test_a_chunk_holds_the_rows_it_must(whole: Audit, tmp_path: Path) -> None:

@@ -207,6 +207,34 @@ def test_in_one_ball_it_is_what_the_attacks_in_turn_say() -> None:
     assert len(set(curve.points.by.tolist())) == 3
 
 
+@dataclass(frozen=True, eq=False)
+class Noted:
+    """Another attack, which notes the points on which it is run."""
+
+    attack: Attack
+    seen: list[Tensor]
+    name = "noted"
+
+    def __call__(self, model: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
+        self.seen.extend(inputs)
+        return self.attack(model, inputs, labels, rng)
+
+
+def test_it_is_known_on_which_points_each_attack_was_run() -> None:
+    network, cloud = bumpy()
+    seen: tuple[list[Tensor], list[Tensor]] = ([], [])
+    curve = robustness(
+        network,
+        cloud,
+        [Linf(radius) for radius in (0.05, 0.1, 0.2)],
+        lambda ball: tuple(Noted(one, notes) for one, notes in zip(attacks(ball), seen, strict=True)),
+    )
+    for number, notes in enumerate(seen):
+        run_on = (cloud.points[:, None] == torch.stack(notes)).flatten(2).all(2).any(1)
+        assert torch.equal(curve.points.tried > number, run_on)
+    assert len(set(curve.points.tried.tolist())) == 3, "some points are decided by the first attack, some by none"
+
+
 def test_by_default_the_attacks_are_the_standard_ensemble() -> None:
     kind = KINDS[4]
     network, cloud = kind.draw(12)

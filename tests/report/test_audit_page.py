@@ -78,8 +78,21 @@ def test_the_answer_comes_first(radii: list[float], said: str) -> None:
 
 def test_attacks_stand_in_the_order_in_which_they_went() -> None:
     (table,) = (table for table in page(audit()).tables if table.title == "Points broken by each attack")
-    assert table.columns == ("attack", "turn", "left by those before", "broken", "linf 0.1", "linf 0.2")
-    assert table.rows == (("minimum-norm", "1", "8", "3", "3", "0"), ("apgd-ce", "2", "5", "2", "0", "2"))
+    assert table.columns == ("attack", "run on", "broke of these", "linf 0.1", "linf 0.2")
+    assert table.rows == (("minimum-norm", "8", "3", "3", "0"), ("apgd-ce", "not recorded", "2", "0", "2"))
+
+
+def test_the_table_says_on_which_points_an_attack_was_run_and_what_is_known_of_it_alone() -> None:
+    tried = np.array([0, 0, 0, 0, 0, 1, 1, 1, 0, 0])
+    way = np.array([0, 0, 0.05, 0.05, 0.05, 0.2, np.inf, np.inf, np.inf, np.inf])
+    (table,) = (
+        table
+        for table in page(audit(points={**audit().points, "tried": tried, "way": way})).tables
+        if table.title == "Points broken by each attack"
+    )
+    assert [row[:3] for row in table.rows] == [("minimum-norm", "8", "3"), ("apgd-ce", "3", "2")]
+    assert "not what it would break alone" in table.note
+    assert "what they break alone: 3 within 0.1, 4 within 0.2." in table.note
 
 
 @pytest.mark.parametrize(

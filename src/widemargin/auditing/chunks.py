@@ -89,7 +89,9 @@ def joined_chunks(config: AuditConfig, rows: int, place: Path) -> Chunk | None:
     done = [_read(path, set(order.tolist())) for path in sorted(place.glob(_CHUNKS))]
     if not done:
         return None
-    joined = {name: np.concatenate([piece.points[name] for piece in done]) for name in done[0].points}
+    # A file of an earlier version may lack what is recorded now.
+    names = [name for name in done[0].points if all(name in piece.points for piece in done)]
+    joined = {name: np.concatenate([piece.points[name] for piece in done]) for name in names}
     _, at = np.unique(order.argsort().numpy()[joined["row"]], return_index=True)
     failed = {name: sentence for piece in reversed(done) for name, sentence in piece.failed.items()}
     return Chunk({name: values[at] for name, values in joined.items()}, failed)

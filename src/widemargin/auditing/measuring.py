@@ -120,6 +120,7 @@ def _measured(
         "answer": answers.cpu().numpy(),
         "breaks": known.breaks.numpy(),
         "by": by.numpy(),
+        "tried": known.tried.numpy(),
         "margin": distance.minimum(known.distance.cpu()).numpy(),
         "place": places.cpu().numpy(),
         "way": distance.numpy(),

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widemargin.auditing.config import AuditConfig
+from widemargin.auditing.guarded import SHORTEST
 from widemargin.measure.diagnostics import Finding
 from widemargin.measure.distance import NO_ATTACK
 from widemargin.measure.eot import Draws
@@ -19,6 +20,20 @@ from widemargin.measure.interval import Proportion, wilson
 Array = NDArray[Any]
 FORMAT = 5
 """Of what is saved and of audit.json; a newer one begins anew."""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one attack of an audit was run on, and what it broke there."""
+
+    name: str
+    run_on: int | None
+    """Points on which it was run, in at least one ball; None in an audit of an earlier version."""
+    broken: tuple[int, ...]
+    """For every ball, the points that were first seen broken there by it: after the attacks before it had failed."""
+    broken_alone: tuple[int, ...] | None
+    """For every ball, the points that it breaks there without the others; None where that would take passes of its
+    own, since it was run only on what the attacks before it had left."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +81,9 @@ class Audit:
     attacks: tuple[str, ...]
     """Empty if nothing was attacked: then nothing is known of robustness."""
     points: dict[str, Array]
-    """`row`, `label`, `answer`; `breaks` (from which ball on it is wrong) and `by` whom; `margin`; `place` where it is
-    wrong and the `way` there; `certified`, NaN where there is no certificate."""
+    """`row`, `label`, `answer`; `breaks` (from which ball on it is wrong) and `by` whom; how many attacks were `tried`
+    within a ball; `margin`; `place` where it is wrong and the `way` there; `certified`, NaN where there is no
+    certificate."""
     findings: tuple[Finding, ...]
     asked: int
     """How many points there should be; fewer if the time was up."""
@@ -137,6 +153,35 @@ class Audit:
         return counts
 
     @property
+    def contributions(self) -> tuple[Contribution, ...]:
+        """Of every attack, in the order in which they were run: the minimum-norm attacks first, since what they find
+        counts in every ball."""
+        order = sorted(self.broken_by, key=lambda name: name != SHORTEST)
+        return tuple(
+            Contribution(name, self._run_on(name), tuple(self.broken_by[name]), self._alone(name)) for name in order
+        )
+
+    def _run_on(self, name: str) -> int | None:
+        number, within = self.attacks.index(name), self._within
+        if name == SHORTEST:
+            return int(self.right.sum())
+        if number < within:
+            return int((self.points["tried"] > number).sum()) if "tried" in self.points else None
+        # What comes after all of them is run on the points that none of them broke.
+        return int((self.points["breaks"] == len(self.config.balls)).sum()) + sum(self.broken_by[name])
+
+    def _alone(self, name: str) -> tuple[int, ...] | None:
+        if name != SHORTEST or name in self.failed or "way" not in self.points:
+            return None
+        way = self.points["way"][self.right] * (1 - 1e-5)
+        return tuple(int((way <= ball.radius).sum()) for ball in self.config.balls)
+
+    @property
+    def _within(self) -> int:
+        """How many attacks search within a ball: they come first in `attacks`."""
+        return self.attacks.index(SHORTEST) if SHORTEST in self.attacks else len(self.attacks)
+
+    @property
     def fixed(self) -> tuple[str, ...]:
         """The features that nothing may change, by name or place."""
         places = self.config.balls[0].box.fixed
@@ -184,6 +229,7 @@ class Audit:
             "clean_high": self.clean.high,
             "robust": robust,
             "broken_by": self.broken_by,
+            "attacks": [asdict(one) for one in self.contributions],
             "margin": {
                 "norm": self.norm,
                 "min": _plain(margin.min()),

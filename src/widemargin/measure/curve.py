@@ -53,6 +53,8 @@ class Progress:
     """By how many attacks in all."""
     by: Int[Tensor, " B"]
     """Which of the attacks broke it in the ball `breaks`, from 0 on; NO_ATTACK where none did or none was needed."""
+    tried: Int[Tensor, " B"]
+    """How many of the attacks, the first ones in their order, were run on it in at least one ball."""
 
     @property
     def open(self) -> Bool[Tensor, " B"]:
@@ -196,6 +198,7 @@ def _begun(
         nothing,
         nothing,
         torch.full_like(nothing, NO_ATTACK),
+        nothing,
     )
 
 
@@ -230,6 +233,7 @@ def _step(
         state.tests.index_put((numbers,), state.tests[numbers] + 1),
         state.attacks.index_put((numbers,), state.attacks[numbers] + made),
         state.by.index_put((numbers,), by),
+        state.tried.index_put((numbers,), state.tried[numbers].maximum(made)),
     )
 
 

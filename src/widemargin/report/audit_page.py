@@ -198,18 +198,37 @@ def _accuracy(audit: Audit) -> Table:
 
 def _by_attack(audit: Audit) -> Table:
     radii = tuple(f"{audit.norm} {radius_text(ball.radius)}" for ball in audit.config.balls)
-    rows, left = [], int(audit.right.sum())
-    for turn, name in enumerate(sorted(audit.broken_by, key=lambda name: name != SHORTEST), 1):
-        counts = audit.broken_by[name]
-        rows.append((name, str(turn), str(left), str(sum(counts)), *map(str, counts)))
-        left -= sum(counts)
-    note = (
-        "Attacks go in this order, each on the points that stand: what one of them broke, all before it had missed; "
-        "whether one after it would have broken it too was not tried. Each point counts once: in the smallest ball in "
-        "which it is misclassified, for the attack that showed it."
+    rows = tuple(
+        (
+            one.name,
+            "not recorded" if one.run_on is None else f"{one.run_on:,}",
+            f"{sum(one.broken):,}",
+            *(f"{count:,}" for count in one.broken),
+        )
+        for one in audit.contributions
     )
-    columns = ("attack", "turn", "left by those before", "broken", *radii)
-    return Table("Points broken by each attack", columns, tuple(rows), note)
+    note = (
+        "Attacks are run in this order, each only on the points that those before it left standing in some ball and no "
+        "proof covers: the numbers say what an attack broke of the points on which it was run, not what it would break "
+        "alone. Each broken point counts once: in the smallest ball in which it is misclassified, for the attack that "
+        f"showed it.{_alone(audit)}"
+    )
+    return Table("Points broken by each attack", ("attack", "run on", "broke of these", *radii), rows, note)
+
+
+def _alone(audit: Audit) -> str:
+    """Known of the attacks that were run on every point."""
+    return "".join(
+        f" The {one.name} attacks were run on every correctly classified point, so it is known what they break alone: "
+        f"{_at_each_radius(audit, one.broken_alone)}."
+        for one in audit.contributions
+        if one.broken_alone is not None
+    )
+
+
+def _at_each_radius(audit: Audit, counts: tuple[int, ...]) -> str:
+    balls = zip(counts, audit.config.balls, strict=True)
+    return listed(f"{count:,} within {radius_text(ball.radius)}" for count, ball in balls)
 
 
 def _distribution(audit: Audit) -> Table:
