@@ -109,3 +109,10 @@ def test_no_color_is_respected(words: tuple[str, ...]) -> None:
 
 def test_a_terminal_has_styles_otherwise() -> None:
     assert b"\x1b[" in on_a_terminal("zoo", "--help")
+
+
+def test_help_into_a_pipe_that_closes_ends_without_a_traceback() -> None:
+    words = f"{sys.executable} -m widemargin.cli train --help | head -1"
+    ended = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith("usage: widemargin train")
+    assert not ended.stderr

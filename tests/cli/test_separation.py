@@ -5,9 +5,13 @@ import numpy as np
 import pytest
 
 from command import refused, widemargin
+from widemargin import cli
+from widemargin.cli.describe import describe
+from widemargin.cli.verbs.train import Train
 from widemargin.data.local import TableData
 from widemargin.data.local_files import Table
 from widemargin.data.schema import Columns
+from widemargin.perturb.search import Search
 
 
 @pytest.fixture(autouse=True)
@@ -75,3 +79,62 @@ def test_wrong_words_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--points must be at least 1, got 0" in refused("separation digits --points 0", capsys)
     Path("one.csv").write_text("a,label\n" + "1,x\n2,x\n" * 10)
     assert "at least 2 classes" in refused("separation one.csv", capsys)
+
+
+def table_with_kinds(rows: int = 60) -> np.ndarray:
+    """Two columns of very different scales, a fixed one, and a category."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(rows, 3)) * (1, 1_000, 5)
+    lines = [f"{a},{b},{c},{'uv'[i % 2]},{'xy'[i % 3 == 0]}" for i, (a, b, c) in enumerate(x)]
+    Path("t.csv").write_text("a,b,age,kind,label\n" + "\n".join(lines))
+    return x
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--norm l2", "--norm linf --fixed age", "--norm l2 --drop kind --no-standardize", "--norm l1 --test t.csv"],
+)
+def test_it_shows_the_radius_that_eps_auto_takes(options: str, capsys: pytest.CaptureFixture[str]) -> None:
+    table_with_kinds()
+    widemargin(f"separation t.csv --json {options}")
+    shown = json.loads(capsys.readouterr().out)["norms"][0]["auto"]
+    for method, kind in (("udp", "udp"), ("pgd", "others")):
+        words = cli._parsed(f"train --data t.csv --method {method} --eps auto {options}".split())
+        assert isinstance(words, Train)
+        search = describe(words)[1].method.perturb
+        assert isinstance(search, Search)
+        assert shown[kind] == search.ball.radius > 0
+
+
+def test_distances_are_in_what_may_change_and_in_the_units_of_the_ball(capsys: pytest.CaptureFixture[str]) -> None:
+    x = table_with_kinds()
+    widemargin("separation t.csv --norm linf --fixed age --eps .5 --eps-column a=.2 b=100 --json")
+    printed = json.loads(capsys.readouterr().out)
+    labels = np.arange(60) % 3 == 0
+    # Where --eps is .5, .2 of a and 100 of b are: their units are .4 and 200.
+    scaled = x[:, :2] / (0.4, 200)
+    apart = np.abs(scaled[:, None] - scaled).max(-1)
+    apart[labels[:, None] == labels] = np.inf
+    (norm,) = printed["norms"]
+    assert norm["quantiles"]["0"] == pytest.approx(apart.min(), rel=1e-4)
+    assert norm["meeting"] == {"eps": 0.5, "share": pytest.approx((apart.min(1) <= 1).mean())}
+    assert norm["auto"] is None, "train takes no --eps auto with --eps-column"
+    assert printed["units"] == "standard deviations of the training rows, a in units of 0.4, b in units of 200"
+    assert printed["fixed"] == ["age", "kind=u", "kind=v"]
+
+
+def test_rows_that_differ_only_in_what_is_fixed_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"{i},{i % 2},{'xy'[i % 2]}" for i in range(12)]
+    Path("t.csv").write_text("a,sex,label\n" + "\n".join([*lines, "4,1,y"]))
+    widemargin("separation t.csv --norm l2 --fixed sex --json")
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["apart_in_fixed"] == [{"rows": [5, 13], "classes": ["x", "y"]}]
+    assert printed["contradictions"] == []
+    assert printed["norms"][0]["radii"]["0"] == 0
+
+
+def test_arrays_of_rows_are_standardised_if_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 2)) * (1, 100)
+    np.savez("a.npz", x=x, y=np.arange(40) % 2)
+    widemargin("separation a.npz --norm l2 --standardize --json")
+    assert json.loads(capsys.readouterr().out)["units"] == "standard deviations of the training rows"

@@ -75,6 +75,30 @@ def test_copies_are_listed_and_those_with_other_labels() -> None:
     assert separation(data).smallest == 0
 
 
+@pytest.mark.parametrize("norm", METRICS)
+def test_groups_of_copies_are_measured_once(norm: str) -> None:
+    rng = np.random.default_rng(0)
+    distinct = rng.normal(size=(12, 3))
+    places = rng.integers(0, 12, 600)
+    data = Dataset(torch.tensor(distinct[places], dtype=torch.float32), torch.tensor(rng.integers(0, 2, 600)))
+    apart = distance.cdist(data.stored.double(), data.stored.double(), METRICS[norm])
+    apart[data.labels[:, None] == data.labels] = np.inf
+    done: list[int] = []
+    result = separation(data, norm, on_progress=done.append)
+    np.testing.assert_allclose(result.distances, apart.min(1), rtol=1e-6)
+    np.testing.assert_array_equal(apart[np.arange(600), result.neighbors], apart.min(1))
+    assert done == [600], "12 inputs of 2 classes are one block, 600 rows would be three"
+    # A pair of equal inputs stands once, however many rows have them.
+    first = {row: rows[0] for rows in duplicates(data) for row in rows}
+    pairs = [(first[one], first[two]) for one, two, _ in result.closest(20, first)]
+    assert len({tuple(sorted(pair)) for pair in pairs}) == len(pairs)
+
+
+def test_the_share_of_balls_that_meet() -> None:
+    line = Dataset(torch.tensor([[0.0], [1.0], [4.0], [10.0]]), torch.tensor([0, 1, 0, 1]))
+    assert [separation(line).meeting(radius) for radius in (0.4, 0.5, 1.5, 3.0)] == [0.0, 0.5, 0.75, 1.0]
+
+
 def test_beyond_a_million_rows_some_are_measured() -> None:
     assert measured_rows(1_000_000) == 1_000_000
     assert measured_rows(1_000_001) == 10_000

@@ -19,6 +19,7 @@ from widemargin.cli.spelling import Verbs, check_words, option_of
 from widemargin.cli.verbs.audit import Audit
 from widemargin.cli.verbs.calibrate import Calibrate
 from widemargin.cli.verbs.compare import Compare
+from widemargin.cli.verbs.groups import flat, grouped
 from widemargin.cli.verbs.numbers import NotANumber
 from widemargin.cli.verbs.runs import Export, Resume, Runs
 from widemargin.cli.verbs.separation import Separation
@@ -50,7 +51,12 @@ VERBS: Verbs = {
 
 def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
-    execute(verb_of(["version"] if words == ["--version"] else words))
+    try:
+        execute(verb_of(["version"] if words == ["--version"] else words))
+    except BrokenPipeError:
+        # Whatever reads the output, `head` for instance, has had enough; nothing more can be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
 
 
 def execute(verb: Verb) -> None:
@@ -61,6 +67,8 @@ def execute(verb: Verb) -> None:
         verb(console)
     except ValueError as error:
         _refuse(str(error))
+    except BrokenPipeError:
+        raise
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
         if error.filename is None:
@@ -98,17 +106,18 @@ def verb_of(words: Sequence[str]) -> Verb:
 
 def _parsed(words: Sequence[str]) -> Verb:
     kinds: dict[str, Any] = {**VERBS, "study": Study}
-    verbs: Any = Union[tuple(Annotated[kind, subcommand(name)] for name, kind in kinds.items())]  # noqa: UP007
+    verbs: Any = Union[tuple(Annotated[grouped(kind), subcommand(name)] for name, kind in kinds.items())]  # noqa: UP007
     # A script for a shell's completion is no text to wrap.
     is_script = any(word.startswith("--tyro-") for word in words)
     with nullcontext() if is_script else wrapped_help():
-        verb: Verb = tyro.cli(
+        parsed = tyro.cli(
             verbs,
             prog="widemargin",
             description="Train classifiers that keep a wide margin, and measure how wide it is.",
             args=words,
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
         )
+    verb: Verb = flat(parsed)
     return verb
 
 

@@ -134,8 +134,8 @@ def _auto_eps(words: Train, examples: Dataset) -> float:
     radius = float(f"{auto_radius(words.method, examples.labelled(), words.norm):.3g}")
     if not radius > 0:
         raise ValueError(
-            "--eps auto needs classes that are apart, got rows with the same input and different classes: "
-            f"`widemargin separation {words.data}` lists them; correct them, or give a number"
+            "--eps auto needs classes that are apart, got rows of different classes with the same values in all that "
+            f"may change: `widemargin separation {words.data}` lists them; correct them, or give a number"
         )
     return radius
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -20,13 +22,26 @@ from rich.progress import (
 from widemargin.cli.describe import check_seed, data_named
 from widemargin.cli.display import print_json, say
 from widemargin.cli.inputs import made
+from widemargin.cli.verbs.data import Parts, TableColumns
 from widemargin.cli.verbs.separation import Separation as Words
 from widemargin.cli.verbs.train import Train
 from widemargin.data.dataset import Dataset
 from widemargin.files import write_json, write_whole
 from widemargin.measure.neighbors import NEAREST
-from widemargin.measure.separation import Separation, contradictions, duplicates, measured_rows, separation
+from widemargin.measure.separation import (
+    AUTO_ROWS,
+    Separation,
+    auto_radii,
+    contradictions,
+    duplicates,
+    measured_rows,
+    movable,
+    separation,
+)
 from widemargin.report.separation_page import Separated, page
+
+_SHARED = ("label", "eps", "seed", *(field.name for group in (Parts, TableColumns) for field in fields(group)))
+"""What decides in which units `train` would see which examples."""
 
 
 def separate(words: Words, console: rich.console.Console) -> None:
@@ -36,17 +51,23 @@ def separate(words: Words, console: rich.console.Console) -> None:
     if unknown or not words.norm:
         raise ValueError(f"--norm must be one or more of {', '.join(NEAREST)}, got {' '.join(unknown) or 'none'}")
     check_seed(words.seed)
-    shared = ("label", "decimal", "drop", "only", "categories", "no_standardize", "unlabelled", "size")
-    everything = data_named(
-        Train(words.data, "", **{name: getattr(words, name) for name in shared}), "DATA"
-    ).undivided()
+    if words.eps is not None and not 0 < words.eps < math.inf:
+        raise ValueError(f"--eps must be a number above 0, got {words.eps}")
+    data = data_named(Train(words.data, "", **{name: getattr(words, name) for name in _SHARED}), "DATA")
+    everything = data.undivided()
     # Rows without a label are left out; the others keep their numbers.
     examples, rows = everything.labelled(), tuple(row + 1 for row in everything.known.tolist())
     called = Path(words.data).name
     out = made(Path("separations") / called if words.out is None else words.out)
     groups = duplicates(examples)
-    norms = _measured(words, examples, console)
-    result = Separated(called, examples, norms, groups, contradictions(examples, groups), rows)
+    # Distances are those of the ball in which `train` perturbs.
+    free = movable(examples)
+    contradicting = contradictions(examples, groups)
+    apart_in_fixed = [] if free is examples else _apart_in_fixed(free, contradicting)
+    # Where columns have radii of their own, `train` takes no --eps auto.
+    train = None if words.eps_column else data.draw().train.labelled()
+    norms, auto = _measured(words, free, train, console)
+    result = Separated(called, examples, norms, groups, contradicting, rows, apart_in_fixed, auto, words.eps)
     report = page(result)
     if words.json:
         print_json(result.summary())
@@ -58,15 +79,29 @@ def separate(words: Words, console: rich.console.Console) -> None:
         say(console, f"  {out / name}")
 
 
-def _measured(words: Words, examples: Dataset, console: rich.console.Console) -> dict[str, Separation]:
+def _apart_in_fixed(free: Dataset, contradicting: list[list[int]]) -> list[list[int]]:
+    """Groups of rows of different classes that are the same in all that may change, and only in that."""
+    known = {(rows[0], len(rows)) for rows in contradicting}
+    return [rows for rows in contradictions(free, duplicates(free)) if (rows[0], len(rows)) not in known]
+
+
+def _measured(
+    words: Words, examples: Dataset, train: Dataset | None, console: rich.console.Console
+) -> tuple[dict[str, Separation], dict[str, dict[str, float]]]:
+    """In every norm the distances, and the radii of --eps auto of the training part."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar = Progress(*columns, TimeRemainingColumn(), console=console)
-    results = {}
+    results, auto = {}, {}
     with bar if console.is_terminal else nullcontext():
         for norm in dict.fromkeys(words.norm):
             task = bar.add_task(norm, total=measured_rows(len(examples), words.points))
             results[norm] = separation(examples, norm, words.points, words.seed, partial(_shown, bar, task))
-    return results
+            if train is not None:
+                task = bar.add_task(f"{norm}, --eps auto", total=min(len(train), AUTO_ROWS))
+                radii = auto_radii(train, norm, partial(_shown, bar, task))
+                # To three digits, as `train` takes them.
+                auto[norm] = {kind: float(f"{radius:.3g}") for kind, radius in radii.items()}
+    return results, auto
 
 
 def _shown(bar: Progress, task: TaskID, done: int) -> None:

@@ -15,7 +15,7 @@ from widemargin.cli.train import device_of
 from widemargin.cli.validation import ValidationAttack, figures_text, validation_attack
 from widemargin.cli.verbs.numbers import number
 from widemargin.cli.verbs.sweep import SEARCHED, Sweep
-from widemargin.cli.verbs.train import RunWords, Train
+from widemargin.cli.verbs.train import Train
 from widemargin.data.optional import import_optional
 from widemargin.report.sweep_page import Swept, page
 from widemargin.runs.folder import Line
@@ -86,13 +86,21 @@ class _Words:
         if sweep.eps_column and "eps" in ranges:
             raise ValueError("--eps-column scales columns by --eps, so trials could not be compared: give one --eps")
         numbers = {name: None if isinstance(value, Range) else value for name, value in said.items()}
-        shared = {field.name: getattr(sweep, field.name) for field in fields(RunWords)} | numbers
+        # The folder is that of the sweep, and not of a run.
+        names = {field.name for field in fields(Train)} & {field.name for field in fields(sweep)} - {"out"}
+        shared = {name: getattr(sweep, name) for name in names} | numbers
         return cls(Train(**shared, validate_eps=sweep.judge_eps), ranges)
 
     @property
     def name(self) -> str:
-        """Follows from all that decides what is searched: a changed command is another sweep."""
-        return f"sweep-{key_of(replace(self.fixed, device=Train.device), sorted(self.ranges.items()))}"
+        """Follows from all that decides what is searched: a changed command is another sweep.
+
+        What is as usual is left out, so that a new option does not rename the sweeps of before.
+        """
+        fixed = replace(self.fixed, device=Train.device)
+        said = {field.name: getattr(fixed, field.name) for field in fields(fixed)}
+        changed = {field.name: said[field.name] for field in fields(fixed) if said[field.name] != field.default}
+        return f"sweep-{key_of(sorted(changed.items()), sorted(self.ranges.items()))}"
 
     def trained(self, parameters: Mapping[str, float]) -> Train:
         return replace(self.fixed, **dict(parameters))  # type: ignore[arg-type]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from widemargin.data.dataset import Dataset
 from widemargin.data.splits import stratified
@@ -19,7 +21,8 @@ QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 EXACT_ROWS = 1_000_000
 """Of more rows only some are measured, unless all are asked for."""
 SAMPLED_ROWS = 10_000
-_AUTO_ROWS = 1_000
+AUTO_ROWS = 1_000
+"""That `--eps auto` measures at most."""
 _CELLS = 2**25
 """Of the matrix of distances that is in memory."""
 
@@ -54,17 +57,26 @@ class Separation:
         half of a quantile of the distances."""
         return float(np.quantile(self.distances, share, method="lower")) / 2
 
-    def closest(self, count: int) -> list[tuple[int, int, float]]:
-        """Pairs of rows and their distance, the nearest first, each pair once."""
-        pairs: dict[tuple[int, int], float] = {}
+    def meeting(self, radius: float) -> float:
+        """The share of the examples that have a ball of this radius which meets one of another class."""
+        return float((self.distances <= 2 * radius).mean())
+
+    def closest(self, count: int, copies: Mapping[int, int] | None = None) -> list[tuple[int, int, float]]:
+        """Pairs of rows and their distance, the nearest first, each pair once.
+
+        `copies` names for a row the first one with the same input: pairs with the same inputs are then one.
+        """
+        first = copies or {}
+        pairs: dict[tuple[int, ...], tuple[int, int, float]] = {}
         for place in np.argsort(self.distances, kind="stable"):
             one, two = sorted((int(self.rows[place]), int(self.neighbors[place])))
-            pairs.setdefault((one, two), float(self.distances[place]))
+            same = tuple(sorted((first.get(one, one), first.get(two, two))))
+            pairs.setdefault(same, (one, two, float(self.distances[place])))
             if len(pairs) == count:
                 break
-        return [(one, two, distance) for (one, two), distance in pairs.items()]
+        return list(pairs.values())
 
-    def to_dict(self, closest: int) -> dict[str, Any]:
+    def to_dict(self, closest: int, copies: Mapping[int, int] | None = None) -> dict[str, Any]:
         """For JSON."""
         return {
             "norm": self.norm,
@@ -72,7 +84,7 @@ class Separation:
             "measured": len(self.rows),
             "quantiles": {f"{share:g}": self.quantile(share) for share in QUANTILES},
             "radii": {f"{share:g}": self.radius(share) for share in (0.0, 0.01, 0.05)},
-            "closest": [{"rows": [one, two], "distance": far} for one, two, far in self.closest(closest)],
+            "closest": [{"rows": [one, two], "distance": far} for one, two, far in self.closest(closest, copies)],
         }
 
 
@@ -95,9 +107,24 @@ def separation(
     measured = measured_rows(len(dataset), rows)
     everyone = torch.arange(len(dataset))
     drawn = everyone if measured == len(dataset) else stratified(dataset.labels, measured, Rng.seeded(seed))
-    batch_size = max(1, min(256, _CELLS // len(dataset)))
-    nearest = NEAREST[norm](dataset, batch_size, on_progress, drawn)
-    return Separation(norm, len(dataset), drawn.numpy(), nearest.row.numpy(), nearest.distance.numpy())
+    # Copies have one distance: a group of them is measured once, and compared with once.
+    first, number = _distinct(dataset)
+    asked, place = number[drawn].unique(return_inverse=True)
+    distinct = dataset if len(first) == len(dataset) else dataset.take(first)
+    batch_size = max(1, min(256, _CELLS // len(distinct)))
+    nearest = NEAREST[norm](distinct, batch_size, lambda done: on_progress(done * measured // len(asked)), asked)
+    neighbors, distances = first[nearest.row][place], nearest.distance[place]
+    return Separation(norm, len(dataset), drawn.numpy(), neighbors.numpy(), distances.numpy())
+
+
+def _distinct(dataset: Dataset) -> tuple[Tensor, Tensor]:
+    """The first row of each input and class, and for every row the number of its own among these."""
+    groups: dict[tuple[bytes, int], int] = {}
+    labels = dataset.labels.tolist()
+    number = [groups.setdefault((key, label), len(groups)) for key, label in zip(_keys(dataset), labels, strict=True)]
+    numbers = torch.tensor(number)
+    first = torch.full((len(groups),), len(number)).scatter_reduce(0, numbers, torch.arange(len(number)), "amin")
+    return first, numbers
 
 
 def measured_rows(total: int, rows: int | None = None) -> int:
@@ -107,12 +134,17 @@ def measured_rows(total: int, rows: int | None = None) -> int:
 
 def duplicates(dataset: Dataset) -> list[list[int]]:
     """Groups of rows with the same input, in the order of the rows."""
+    groups: dict[bytes, list[int]] = {}
+    for row, key in enumerate(_keys(dataset)):
+        groups.setdefault(key, []).append(row)
+    return [rows for rows in groups.values() if len(rows) > 1]
+
+
+def _keys(dataset: Dataset) -> Iterator[bytes]:
+    """A digest of every row; the same for the same input."""
     # Adding 0 makes -0 and 0 the same bytes.
     flat = np.ascontiguousarray(dataset.stored.cpu().flatten(1).numpy() + 0)
-    groups: dict[bytes, list[int]] = {}
-    for row, values in enumerate(flat):
-        groups.setdefault(values.tobytes(), []).append(row)
-    return [rows for rows in groups.values() if len(rows) > 1]
+    return (hashlib.blake2b(values, digest_size=16).digest() for values in flat)
 
 
 def contradictions(dataset: Dataset, groups: list[list[int]]) -> list[list[int]]:
@@ -121,17 +153,31 @@ def contradictions(dataset: Dataset, groups: list[list[int]]) -> list[list[int]]
     return [rows for rows in groups if len({labels[row] for row in rows}) > 1]
 
 
-def auto_radius(recipe: str, dataset: Dataset, norm: str) -> float:
-    """The radius of `--eps auto`, from at most 1,000 training examples, drawn class by class, against all.
+def movable(dataset: Dataset) -> Dataset:
+    """With the features that a perturbation may change: in others a ball has no extent, and rows that differ in them
+    alone are no reason for a wider one."""
+    held = set() if dataset.schema is None else set(dataset.schema.fixed)
+    if not held:
+        return dataset
+    free = [place for place in range(dataset.points.shape[1]) if place not in held]
+    return Dataset(dataset.points[:, free], dataset.labels, dataset.names)
+
+
+AUTO_SHARES = {"udp": 0.5, "others": 0.25}
+"""The quantile of the distances whose half is the radius of `--eps auto`, for udp and its kin and for the others."""
+
+
+def auto_radii(dataset: Dataset, norm: str, on_progress: Callable[[int], None] = lambda done: None) -> dict[str, float]:
+    """Those of `--eps auto`, from at most 1,000 training examples, drawn class by class, against all.
 
     Half the median distance to another class for recipes that climb the uncertainty (udp and its kin), since their
     points stop at the boundary; half the 25 % quantile for those that climb the loss, whose points go on and would
     teach wrong labels.
     """
-    share = 0.5 if recipe.startswith("udp") else 0.25
-    held = set(dataset.schema.fixed) if dataset.schema is not None else set()
-    if held:
-        # Rows that differ in them alone are no reason for a wider ball.
-        free = [place for place in range(dataset.points.shape[1]) if place not in held]
-        dataset = Dataset(dataset.points[:, free], dataset.labels, dataset.names)
-    return separation(dataset, norm, rows=min(len(dataset), _AUTO_ROWS)).radius(share)
+    result = separation(movable(dataset), norm, min(len(dataset), AUTO_ROWS), on_progress=on_progress)
+    return {kind: result.radius(share) for kind, share in AUTO_SHARES.items()}
+
+
+def auto_radius(recipe: str, dataset: Dataset, norm: str) -> float:
+    """The radius of `--eps auto` for one recipe."""
+    return auto_radii(dataset, norm)["udp" if recipe.startswith("udp") else "others"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from widemargin.data.dataset import Dataset
+from widemargin.data.limits import listed
 from widemargin.measure.separation import QUANTILES, Separation
 from widemargin.report.document import Picture, Remark, Report
 from widemargin.report.figures import COLOURS, bare, bin_edges, panels
@@ -34,12 +36,42 @@ class Separated:
     contradictions: list[list[int]]
     rows: tuple[int, ...] = ()
     """Row in the file of each example, counted from 1; 1, 2, ... by default."""
+    apart_in_fixed: list[list[int]] = field(default_factory=list)
+    """Groups of rows of different classes that differ only in what no perturbation may change."""
+    auto: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By norm: the radii of `--eps auto`."""
+    eps: float | None = None
+    """A radius of which it is said how many balls meet."""
 
     @property
     def units(self) -> str:
         schema = self.examples.schema
-        standardised = schema is not None and schema.standardized
-        return "standard deviations of the training rows" if standardised else "units of the data"
+        if schema is None:
+            return "units of the data"
+        usual = "standard deviations of the training rows" if schema.standardized else "units of the data"
+        others = [
+            f"{column.name} in units of {column.scale:g}"
+            for _, column in schema.numbers
+            if column.scale != ((column.spread or 1.0) if schema.standardized else 1.0)
+        ]
+        return f"{usual}, {', '.join(others)}" if others else usual
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """Names of the features in which no perturbation moves a point, and no distance is measured."""
+        schema = self.examples.schema
+        return () if schema is None else tuple(schema.features[place] for place in schema.fixed)
+
+    @cached_property
+    def copies(self) -> list[list[int]]:
+        """The groups of duplicates of one class."""
+        contradicting = {rows[0] for rows in self.contradictions}
+        return [rows for rows in self.duplicates if rows[0] not in contradicting]
+
+    @cached_property
+    def first(self) -> dict[int, int]:
+        """For each row that has copies, the first of them."""
+        return {row: rows[0] for rows in self.duplicates for row in rows}
 
     def summary(self) -> dict[str, Any]:
         """For separation.json.  Rows are counted from 1, as in the file."""
@@ -50,13 +82,15 @@ class Separated:
             "shape": list(self.examples.stored.shape[1:]),
             "classes": [str(name) for name in self.examples.names],
             "units": self.units,
+            "fixed": list(self.fixed),
             "norms": [self._norm(separation) for separation in self.norms.values()],
             "duplicates": [self._group(rows) for rows in self.duplicates],
             "contradictions": [self._group(rows) for rows in self.contradictions],
+            "apart_in_fixed": [self._group(rows) for rows in self.apart_in_fixed],
         }
 
     def _norm(self, separation: Separation) -> dict[str, Any]:
-        content = separation.to_dict(_PAIRS)
+        content = separation.to_dict(_PAIRS, self.first)
         pairs = [
             {
                 "rows": [self.row(row) for row in pair["rows"]],
@@ -65,7 +99,9 @@ class Separated:
             }
             for pair in content["closest"]
         ]
-        return {**content, "closest": pairs}
+        meeting = None if self.eps is None else {"eps": self.eps, "share": separation.meeting(self.eps)}
+        auto = self.auto.get(separation.norm)
+        return {**content, "closest": pairs, "auto": None if auto is None else dict(auto), "meeting": meeting}
 
     def _group(self, rows: list[int]) -> dict[str, Any]:
         return {"rows": [self.row(row) for row in rows], "classes": [self.class_of(row) for row in rows]}
@@ -87,15 +123,32 @@ def page(separated: Separated) -> Report:
         + ", ".join(_radius(separation) for separation in separated.norms.values())
         + "."
     )
+    if separated.eps is not None:
+        shares = (f"{_percent(one.meeting(separated.eps))} in {norm}" for norm, one in separated.norms.items())
+        summary += (
+            f" At radius {separated.eps:g} a ball meets one of another class for {', '.join(shares)} of the examples."
+        )
     settings = f"The distance of {every} to the nearest example of another class among all, in {separated.units}: " + (
         "exact." if exact else "exact for each, but the smallest of all may be smaller (a sample)."
     )
-    tables = (_quantiles(separated), _radii(separated), *_pairs(separated), *_copies(separated))
+    if separated.fixed:
+        settings += f" Not measured in features that no perturbation may change: {listed(separated.fixed)}."
+    tables = (
+        _quantiles(separated),
+        _radii(separated),
+        *_auto(separated),
+        *_pairs(separated),
+        *_copies(separated),
+    )
     pictures = [_histograms(separated)]
     if separated.examples.stored.ndim == 4:
         pictures.append(_images(separated))
     remarks = _remarks(separated)
     return Report(f"Separation of {separated.data}", summary, settings, remarks, tables, tuple(pictures))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def _radius(separation: Separation) -> str:
@@ -128,12 +181,27 @@ def _radii(separated: Separated) -> Table:
     )
 
 
+def _auto(separated: Separated) -> tuple[Table, ...]:
+    if not separated.auto:
+        return ()
+    return (
+        Table(
+            "Radii of `widemargin train --eps auto`",
+            ("norm", "methods of the udp family", "other methods"),
+            tuple((norm, f"{radii['udp']:.3g}", f"{radii['others']:.3g}") for norm, radii in separated.auto.items()),
+            "Half the median distance and half the 25 % quantile, over the training part alone (at most 1,000 "
+            "examples, drawn class by class). About a half or a quarter of the balls then meet one of another class: "
+            "udp and its kin stop at the boundary, other methods may cross it.",
+        ),
+    )
+
+
 def _pairs(separated: Separated) -> tuple[Table, ...]:
     return tuple(
         Table(
             f"The closest pairs of different classes in {norm}",
             ("rows", "classes", "distance", *(() if separated.examples.stored.ndim == 4 else ("differ most in",))),
-            tuple(_pair(separated, *pair) for pair in separation.closest(_PAIRS)),
+            tuple(_pair(separated, *pair) for pair in separation.closest(_PAIRS, separated.first)),
             "Rows are counted from 1, as in the file.",
         )
         for norm, separation in separated.norms.items()
@@ -152,8 +220,11 @@ def _pair(separated: Separated, one: int, two: int, distance: float) -> tuple[st
 def _difference(separated: Separated, one: int, two: int) -> str:
     """Names of the columns in which two rows differ most, and their values there, in the units of the file."""
     a, b = (separated.examples.stored[row].flatten().double().numpy() for row in (one, two))
-    order = np.argsort(-np.abs(a - b), kind="stable")[:_COLUMNS].tolist()
-    parts = [_cells(separated.examples, place, a[place], b[place]) for place in order if a[place] != b[place]]
+    apart, schema = np.abs(a - b), separated.examples.schema
+    if schema is not None:
+        apart[list(schema.fixed)] = 0
+    order = [place for place in np.argsort(-apart, kind="stable")[:_COLUMNS].tolist() if apart[place] > 0]
+    parts = [_cells(separated.examples, place, a[place], b[place]) for place in order]
     return "; ".join(parts) or "nothing"
 
 
@@ -170,9 +241,8 @@ def _cells(examples: Dataset, place: int, *values: float) -> str:
 def _copies(separated: Separated) -> tuple[Table, ...]:
     groups = {
         "Contradicting labels: the same input, different classes": separated.contradictions,
-        "Copies: the same input and class": [
-            rows for rows in separated.duplicates if rows not in separated.contradictions
-        ],
+        "Different classes that differ only in what no perturbation may change": separated.apart_in_fixed,
+        "Copies: the same input and class": separated.copies,
     }
     return tuple(
         Table(
@@ -204,9 +274,18 @@ def _remarks(separated: Separated) -> tuple[Remark, ...]:
                 "them, and no classifier is right on all of them; check their labels",
             )
         )
-    same = [rows for rows in separated.duplicates if rows not in separated.contradictions]
-    if same:
-        count = sum(len(rows) - 1 for rows in same)
+    if separated.apart_in_fixed:
+        remarks.append(
+            Remark(
+                f"{sum(map(len, separated.apart_in_fixed)):,} rows differ from one of another class only in features "
+                "that no perturbation may change.",
+                "distance 0",
+                "doubtful",
+                "a network can tell them apart, but the distance between them is 0 in all that may change",
+            )
+        )
+    if separated.copies:
+        count = sum(len(rows) - 1 for rows in separated.copies)
         remarks.append(
             Remark(
                 f"{count:,} rows repeat another of their class.",
@@ -236,7 +315,7 @@ def _histograms(separated: Separated) -> Picture:
 
 def _images(separated: Separated) -> Picture:
     """A column for each pair, for each norm two lines."""
-    pairs = {norm: separation.closest(_PAIRS) for norm, separation in separated.norms.items()}
+    pairs = {norm: separation.closest(_PAIRS, separated.first) for norm, separation in separated.norms.items()}
     figure, grid = panels(2 * len(pairs), max(map(len, pairs.values())), size=1.3)
     for axes in (panel for line in grid for panel in line):
         axes.axis("off")

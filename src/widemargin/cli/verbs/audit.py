@@ -4,59 +4,57 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar
 
 from rich.console import Console
 from tyro.conf import Positional, arg
 
 from widemargin.cli.verbs.choices import NORM
+from widemargin.cli.verbs.data import Measured
 from widemargin.cli.verbs.numbers import Number
 
 _OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
 
 
 @dataclass(frozen=True)
-class Audit:
-    """Measure how robust a classifier is, ours or not: AutoAttack at several radii, margins, certified bounds, and
-    whether the numbers can be trusted.  Writes audit.json, points.json and audit.html; for l2
-    and l1 audit-l2.json and so on, so that norms are kept side by side.
-
-    For example: widemargin audit runs/1a2b3c --eps .05 .1 .2.  The same command goes on where it was interrupted."""
-
+class WhatToAudit:
     model: Annotated[Positional[str], arg(metavar="MODEL")]
     """A run's folder or its name in runs/, model.pt2, model.onnx, zoo:NAME or my_file.py:MyNet (runs that file)."""
     eps: Annotated[tuple[Number, ...], arg(metavar="NUMBER...")]
     """Radii, one or more, as .05 .1 or 8/255."""
     norm: Annotated[str, NORM] = "linf"
     """Of the balls."""
-    data: Annotated[str | None, _OPTIONAL] = None
-    """A name, folder or file, as for `widemargin train`; its test part is used.  [the run's]"""
-    test: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")] = None
-    """A file or folder like that of --data, all examples of which are used.  [the run's]"""
-    weights: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
-    """Weights for my_file.py:MyNet: .safetensors, or a .pt state dict."""
     points: int = 1_000
     """How many test points, drawn at random."""
     budget: Annotated[str | None, _OPTIONAL] = None
     """Stop after this time, as 90s, 10m or 2h, and say what was left out.  [none]"""
     box: Annotated[tuple[str, ...] | None, arg(metavar="unit|open|data|LOW HIGH", help_behavior_hint="")] = None
     """Valid inputs: [0, 1], any, the range of each column, or LOW to HIGH.  [unit for images, open for tables]"""
-    label: Annotated[str | None, _OPTIONAL] = None
-    """Column of the labels in a table.  [as in training; for models of others label]"""
-    decimal: Annotated[Literal[",", "."] | None, arg(metavar=",|.", help_behavior_hint="")] = None
-    """Decimal mark in columns of a table that could be read with either, such as 1,234.  [the run's]"""
-    size: Annotated[tuple[int, int] | None, arg(metavar="HEIGHT WIDTH", help_behavior_hint="")] = None
-    """Height and width to which a folder's images are scaled."""
     seed: int = 0
     """Decides which points are drawn, and all that attacks draw."""
+    device: str = "cpu"
+    """cpu or cuda."""
+
+
+@dataclass(frozen=True)
+class AuditOutput:
+    title: ClassVar[str] = "output"
+
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
     """Folder for the results.  [the run's; for other models audits/ and the model's path]"""
     save_adversarial: Annotated[bool, arg(help_behavior_hint="")] = False
     """Write the adversarial examples, too: adversarial.npz, and adversarial.png for images."""
-    device: str = "cpu"
-    """cpu or cuda."""
     json: Annotated[bool, arg(help_behavior_hint="")] = False
     """Print JSON instead of tables; docs/command-line.md has the keys."""
+
+
+@dataclass(frozen=True)
+class Audit(AuditOutput, Measured, WhatToAudit):
+    """Measure how robust a classifier is, ours or not: AutoAttack at several radii, margins, certified bounds, and
+    whether the numbers can be trusted.  Writes audit.json, points.json and audit.html; for l2
+    and l1 audit-l2.json and so on, so that norms are kept side by side.
+
+    For example: widemargin audit runs/1a2b3c --eps .05 .1 .2.  The same command goes on where it was interrupted."""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.audit import audit_model

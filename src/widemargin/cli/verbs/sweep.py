@@ -9,23 +9,23 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import arg
 
+from widemargin.cli.verbs.data import Parts, TableColumns
 from widemargin.cli.verbs.numbers import Number
-from widemargin.cli.verbs.train import RunWords
+from widemargin.cli.verbs.train import (
+    MethodDetails,
+    NetworkDetails,
+    Optimization,
+    TrainingData,
+    Validating,
+    WhatToTrain,
+)
 
 SEARCHED = ("eps", "alpha", "steps", "weight", "lr")
-
-
 _RANGE = arg(metavar="NUMBER|LOW:HIGH[:log]", help_behavior_hint="")
 
 
 @dataclass(frozen=True)
-class Sweep(RunWords[str, str, str]):
-    """Search eps, alpha, steps, weight and lr for the best robust validation accuracy; needs 'widemargin[sweeps]'.
-
-    For example: widemargin sweep --data digits --method udp --eps .1:.5 --alpha .01:.05:log --steps 5:40 --judge-eps
-    .1.  The same command goes on with a sweep that was interrupted; given several times, on one computer or on
-    many that share --storage, it shares the work.  The test part judges the chosen trial alone, at the end."""
-
+class SweepRanges:
     judge_eps: Number = field(kw_only=True)
     """Radius of the PGD attack by which all trials are judged on the validation part; it is never searched."""
     eps: Annotated[str | None, _RANGE] = None
@@ -46,6 +46,25 @@ class Sweep(RunWords[str, str, str]):
     """Folder for the trials, each with a run's folder in it, and for the report."""
     json: Annotated[bool, arg(help_behavior_hint="")] = False
     """Print JSON instead of tables; docs/command-line.md has the keys."""
+
+
+@dataclass(frozen=True)
+class Sweep(
+    Validating,
+    Optimization,
+    NetworkDetails,
+    MethodDetails,
+    TableColumns,
+    TrainingData,
+    Parts,
+    SweepRanges,
+    WhatToTrain,
+):
+    """Search eps, alpha, steps, weight and lr for the best robust validation accuracy; needs 'widemargin[sweeps]'.
+
+    For example: widemargin sweep --data digits --method udp --eps .1:.5 --alpha .01:.05:log --steps 5:40 --judge-eps
+    .1.  The same command goes on with a sweep that was interrupted; given several times, on one computer or on
+    many that share --storage, it shares the work.  The test part judges the chosen trial alone, at the end."""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.sweep import sweep
