@@ -95,6 +95,43 @@ def test_the_table_says_on_which_points_an_attack_was_run_and_what_is_known_of_i
     assert "what they break alone: 3 within 0.1, 4 within 0.2." in table.note
 
 
+def unbroken(margins: list[float]) -> Audit:
+    margin = np.array(margins)
+    points = {
+        **audit().points,
+        "answer": np.where(margin == 0, 1, 0),
+        "breaks": np.where(margin == 0, 0, 2),
+        "by": np.full(10, -1),
+        "margin": margin,
+        "certified": np.full(10, np.nan),
+    }
+    return audit(points=points)
+
+
+def test_the_picture_of_margins_draws_no_distance_that_is_not_known() -> None:
+    """Before, points that no attack moved were drawn at the largest distance of the others, or at 0."""
+    (picture,) = (one for one in page(unbroken([0.0] * 2 + [np.inf] * 8)).pictures if one.name == "margins")
+    (panel,) = picture.figure.axes
+    (line,) = panel.lines
+    assert line.get_ydata().tolist() == [0.0, 0.0]  # type: ignore[union-attr]
+    assert panel.get_ylim() == pytest.approx((0, 1.05 * 0.2))
+    assert "no attack succeeded, at any distance" in panel.get_legend_handles_labels()[1]
+    assert "Of 8 points (shaded) no attack" in picture.caption
+    (whole,) = (one for one in page(audit()).pictures if one.name == "margins")
+    assert "shaded" not in whole.caption
+
+
+@pytest.mark.parametrize("margins", [[np.inf] * 10, [0.0] * 10, [0.1] * 9 + [np.inf]])
+def test_a_page_can_be_made_whatever_was_broken(margins: list[float]) -> None:
+    report = page(unbroken(margins))
+    assert report.html()
+    (table,) = (table for table in report.tables if table.title == "Margins")
+    assert not [cell for row in table.rows for cell in row if "inf" in cell or "nan" in cell]
+    assert ("no attack found a place of another class" in table.note) == (np.inf in margins)
+    by_class = report.tables[-1]
+    assert not [cell for row in by_class.rows for cell in row if "inf" in cell]
+
+
 @pytest.mark.parametrize(
     ("found", "command"),
     [

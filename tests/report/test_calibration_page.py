@@ -20,13 +20,45 @@ def calibrated(accuracy: float) -> Calibrated:
 
 @pytest.mark.parametrize(
     ("accuracy", "verdict"),
-    [(0.5, ": overconfident"), (0.95, ": underconfident"), (0.72, ": neither over- nor underconfident")],
+    [
+        (0.5, ": overconfident"),
+        (0.0, ": overconfident"),
+        (0.95, ": underconfident"),
+        (0.72, ": neither over- nor underconfident"),
+    ],
 )
 def test_confidence_is_judged_where_it_differs_clearly_from_accuracy(accuracy: float, verdict: str) -> None:
     told = page(calibrated(accuracy))
     assert f"mean confidence is 75.0 %{verdict} on the whole" in told.summary
     assert told.settings.endswith("A note.")
-    assert told.tables[1].rows == (("entropy", "", "0.875"),)
+    assert told.tables[1].rows == (("entropy", "not defined", "0.875"),)
+    assert told.html()
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "confidence", "n", "verdict", "interval"),
+    [
+        (1.0, 0.97, 40, "neither over- nor underconfident", (0.9124, 1.0)),
+        (1.0, 0.9, 40, "underconfident", (0.9124, 1.0)),
+        (0.0, 0.05, 40, "neither over- nor underconfident", (0.0, 0.0876)),
+        (0.0, 0.2, 40, "overconfident", (0.0, 0.0876)),
+    ],
+)
+def test_of_few_examples_that_are_all_correct_or_all_wrong_little_is_known(
+    accuracy: float, confidence: float, n: int, verdict: str, interval: tuple[float, float]
+) -> None:
+    scores = Calibration(n, 1, accuracy, 0.1, 0.1, Bins(np.array([n]), np.array([confidence]), np.array([accuracy])))
+    same = np.full(n, -2.0)
+    sides = (same, same[:0]) if accuracy else (same[:0], same)
+    entropy = UncertaintyScores(*sides, {}, None, {})
+    shown = Calibrated("net", "digest", "digits", UncertaintyReport(scores, {"entropy": entropy}))
+    told = page(shown)
+    low, high = interval
+    assert f"{100 * accuracy:.1f} % [{100 * low:.1f}, {100 * high:.1f}] of {n} test examples" in told.summary
+    assert f"%: {verdict} on the whole" in told.summary
+    assert told.html()
+    content = shown.summary()
+    assert (content["accuracy_low"], content["accuracy_high"]) == pytest.approx(interval, abs=1e-4)
 
 
 def test_a_scaling_is_shown_before_and_after_and_said_to_be_worse_where_it_is() -> None:

@@ -41,7 +41,7 @@ from widemargin.runs.folder import RunFolder
 from widemargin.shapes import MemberLogits
 from widemargin.uncertainty.network import check_not_probabilities
 from widemargin.uncertainty.prediction import Prediction
-from widemargin.uncertainty.scaling import Kind, Scaling, common_logits
+from widemargin.uncertainty.scaling import Kind, Scaling, common_logits, is_drawn
 
 
 def calibrate(words: Calibrate, console: rich.console.Console) -> None:
@@ -77,6 +77,8 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
     is_foreign = words.out is None and foreign(data, drawn, model, place)
     out = made(usual / f"on-{called}" if is_foreign else usual)
     logits = member_logits(model.network, tests.to(words.device))
+    # What a scaling is fitted to and applied to.
+    common = common_logits(logits, is_drawn(model.network))
     ood = {name: member_logits(model.network, examples) for name, examples in outside.items()}
     report = uncertainty_report_of(logits, tests.labels, ood)
     if words.fit is None:
@@ -94,10 +96,11 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
         scaling = fitted.scaling
         say(console, f"  {path}")
         notes.append(_kept(path, place, fitted.rows))
-    scaled = None if scaling is None else Rescaled(str(scaling), calibration_of(_scaled(logits, scaling), tests.labels))
+    scaled = None if scaling is None else Rescaled(str(scaling), calibration_of(_scaled(common, scaling), tests.labels))
     if words.csv is not None:
         numbers = rows if drawn.test_rows is None else drawn.test_rows[rows]
-        write_whole(words.csv, _csv(numbers, tests, logits, scaling).encode())
+        answer = None if scaling is None else _scaled(common, scaling)
+        write_whole(words.csv, _csv(numbers, tests, logits, answer).encode())
         say(console, f"  {words.csv}")
     _write(Calibrated(model.name, model.digest, called, report, tuple(notes), scaled), out, words.json, console)
 
@@ -112,15 +115,16 @@ class _Fitted:
 
 def _fit(kind: Kind, model: Model, examples: Dataset, called: str) -> _Fitted:
     logits, labels = member_logits(model.network, examples), examples.labels.cpu()
-    scaling = scaling_of(common_logits(logits), labels, kind)
-    before, after = (calibration_of(one, labels).nll for one in (logits, _scaled(logits, scaling)))
+    common = common_logits(logits, is_drawn(model.network))
+    scaling = scaling_of(common, labels, kind)
+    before, after = (calibration_of(one, labels).nll for one in (logits, _scaled(common, scaling)))
     note = {"data": called, "data_digest": examples.digest, "n": len(labels), "nll_before": before, "nll_after": after}
     return _Fitted(scaling, len(labels), note)
 
 
-def _scaled(logits: MemberLogits, scaling: Scaling) -> Tensor:
-    """Of one member, whatever there were."""
-    return scaling(common_logits(logits)).unsqueeze(0)
+def _scaled(common: Tensor, scaling: Scaling) -> Tensor:
+    """As one member, whatever there were."""
+    return scaling(common).unsqueeze(0)
 
 
 def _fitted_before(place: str) -> Scaling | None:
@@ -142,9 +146,9 @@ def _kept(path: Path, place: str, rows: int) -> str:
     return f"{said}; it is not applied to the model."
 
 
-def _csv(rows: Tensor, tests: Dataset, logits: MemberLogits, scaling: Scaling | None) -> str:
+def _csv(rows: Tensor, tests: Dataset, logits: MemberLogits, scaled: Tensor | None) -> str:
     """Confidence and entropy are those of the scaled answer, mutual information that of the members as trained."""
-    answer = Prediction(logits if scaling is None else _scaled(logits, scaling))
+    answer = Prediction(logits if scaled is None else scaled)
     labels, classes = tests.labels.tolist(), answer.classes.tolist()
     information = Prediction(logits).mutual_information.tolist() if len(logits) > 1 else [""] * len(labels)
     text = io.StringIO()

@@ -14,6 +14,7 @@ from torch import Tensor
 from widemargin.data.dataset import Examples
 from widemargin.data.optional import import_optional
 from widemargin.measure.accuracy import BATCH_SIZE, Mask, iter_batches
+from widemargin.measure.interval import Proportion, wilson
 from widemargin.shapes import Labels, MemberLogits, PerSample
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.predictive import (
@@ -94,6 +95,11 @@ class Calibration:
     @property
     def ece(self) -> float:
         return self.bins.ece
+
+    @property
+    def interval(self) -> Proportion:
+        """Of the accuracy, 95 % (Wilson): not empty where all examples are correct, or none."""
+        return wilson(round(self.accuracy * self.n), self.n)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from widemargin.data.dataset import Examples
 from widemargin.measure.calibration import member_logits
 from widemargin.shapes import Labels
 from widemargin.uncertainty.network import Network
-from widemargin.uncertainty.scaling import Kind, Scaling, common_logits
+from widemargin.uncertainty.scaling import Kind, Scaling, common_logits, is_drawn
 
 _UPDATES = 500
 
@@ -20,7 +20,8 @@ def fit_scaling(network: Network, examples: Examples, kind: Kind = "temperature"
 
     The network is unchanged; `Scaled(network, scaling)` is one with the scaling.
     """
-    return scaling_of(common_logits(member_logits(network, examples)), examples.labels.cpu(), kind)
+    logits = common_logits(member_logits(network, examples), is_drawn(network))
+    return scaling_of(logits, examples.labels.cpu(), kind)
 
 
 def scaling_of(logits: Tensor, labels: Labels, kind: Kind = "temperature") -> Scaling:

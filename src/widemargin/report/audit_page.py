@@ -234,12 +234,12 @@ def _at_each_radius(audit: Audit, counts: tuple[int, ...]) -> str:
 def _distribution(audit: Audit) -> Table:
     margin = audit.points["margin"]
     shares = (0.05, 0.25, 0.5, 0.75, 0.95)
-    values = [f"{value:.4g}" for value in np.quantile(margin, shares, method="inverted_cdf")]
+    values = [_distance(value) for value in np.quantile(margin, shares, method="inverted_cdf")]
     columns = ("", "misclassified", "least", *(f"{100 * share:g} %" for share in shares), "mean, if correct")
     right = margin[margin > 0]
-    mean = f"{right[np.isfinite(right)].mean():.4g}" if np.isfinite(right).any() else "none"
+    mean = _distance(right.mean()) if len(right) else ""
     wrong = _percent(float((margin == 0).mean()))
-    rows = [("smallest known distance to another class", wrong, f"{margin.min():.4g}", *values, mean)]
+    rows = [("smallest known distance to another class", wrong, _distance(margin.min()), *values, mean)]
     certified = audit.points["certified"]
     if not np.isnan(certified).any():
         lower = [f"{value:.4g}" for value in np.quantile(certified, shares, method="inverted_cdf")]
@@ -255,6 +255,8 @@ def _distribution(audit: Audit) -> Table:
         )
     largest = audit.config.balls[-1].radius
     note = f"In {audit.norm}; misclassified points count with 0"
+    if np.isinf(margin).any():
+        note += f"; for {int(np.isinf(margin).sum()):,} points no attack found a place of another class"
     note += f"; lower bounds were looked for up to {largest:g} only." if len(rows) > 1 else "."
     return Table("Margins", columns, tuple(rows), note)
 
@@ -274,7 +276,7 @@ def _by_class(audit: Audit) -> Table:
                 str(int(is_of_class.sum())),
                 _percent(float(audit.right[is_of_class].mean())),
                 *robust,
-                f"{median:.4g}",
+                _distance(median),
             )
         )
     radii = (f"{audit.norm} {radius_text(ball.radius)}" for ball in audit.config.balls)
@@ -327,11 +329,17 @@ def _margins(audit: Audit) -> Picture:
     panel = axes[0][0]
     order = np.argsort(audit.points["margin"])
     margin, certified = audit.points["margin"][order], audit.points["certified"][order]
-    top = np.max(margin[np.isfinite(margin)], initial=0.0)
+    searched, is_known = audit.config.balls[-1].radius, np.isfinite(margin)
+    top = max(np.max(margin[is_known], initial=0.0), searched)
     shares = 100 * (np.arange(len(margin)) + 1) / len(margin)
-    panel.plot(shares, np.minimum(margin, top), color=COLOURS[1], label="smallest known distance to another class")
+    label = "smallest known distance to another class"
+    panel.plot(shares[is_known], margin[is_known], color=COLOURS[1], label=label)
+    caption = "Each point's margin lies between the two; misclassified points have none."
+    if not is_known.all():
+        # They come last: nothing is known of them but what is proven.
+        panel.axvspan(100 * is_known.mean(), 100, color=TINTS[1], label="no attack succeeded, at any distance")
+        caption += f" Of {int((~is_known).sum()):,} points (shaded) no attack found the distance to another class."
     if not np.isnan(certified).any():
-        searched = audit.config.balls[-1].radius
         is_at_end = certified >= searched
         style: dict[str, Any] = {"linestyle": "none", "color": COLOURS[2]}
         panel.plot(shares[~is_at_end], certified[~is_at_end], marker=".", label="proven lower bound", **style)
@@ -341,9 +349,10 @@ def _margins(audit: Audit) -> Picture:
         panel.axhline(searched, color=BEST, linewidth=0.8, linestyle="dotted")
     panel.set_xlabel("points, by their margin, %")
     panel.set_ylabel(f"margin, {audit.norm}")
-    panel.set_ylim(bottom=0)
+    panel.set_xlim(0, 100)
+    panel.set_ylim(0, 1.05 * top)
     figure.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=1, fontsize=9, frameon=False)
-    return Picture("margins", figure, "Each point's margin lies between the two; misclassified points have none.")
+    return Picture("margins", figure, caption)
 
 
 def _examples(audit: Audit) -> list[Picture]:
@@ -399,6 +408,11 @@ def _image(panel: Axes, picture: Array) -> None:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+def _distance(value: float) -> str:
+    """Of points that no attack moved to another class it is not known."""
+    return f"{value:.4g}" if np.isfinite(value) else "not known"
 
 
 def _interval(low: float, high: float) -> str:

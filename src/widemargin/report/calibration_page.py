@@ -66,6 +66,8 @@ class Calibrated:
             "n": calibration.n,
             "members": self.report.calibration.members,
             "accuracy": calibration.accuracy,
+            "accuracy_low": calibration.interval.low,
+            "accuracy_high": calibration.interval.high,
             **_errors(calibration),
             "bins": bins,
             "scaling": None if self.scaled is None else self.scaled.name,
@@ -82,12 +84,14 @@ def _errors(calibration: Calibration) -> dict[str, float]:
 def page(calibrated: Calibrated) -> Report:
     scores, members = calibrated.calibration, calibrated.report.calibration.members
     over = _overconfidence(scores)
-    # A difference that is within two standard errors of the accuracy says nothing.
-    clear = abs(over) > 2 * (scores.accuracy * (1 - scores.accuracy) / scores.n) ** 0.5
+    # A mean confidence within the interval of the accuracy says nothing; also where all or none are correct.
+    accuracy = scores.interval
+    clear = not accuracy.low <= scores.accuracy + over <= accuracy.high
     sign = ("overconfident" if over > 0 else "underconfident") if clear else "neither over- nor underconfident"
     summary = (
-        f"{calibrated.name} on {calibrated.data}: {100 * scores.accuracy:.1f} % of {scores.n:,} test examples are "
-        f"classified correctly, and the mean confidence is {100 * (scores.accuracy + over):.1f} %: {sign} on the whole."
+        f"{calibrated.name} on {calibrated.data}: {100 * scores.accuracy:.1f} % "
+        f"[{100 * accuracy.low:.1f}, {100 * accuracy.high:.1f}] of {scores.n:,} test examples are classified "
+        f"correctly, and the mean confidence is {100 * (scores.accuracy + over):.1f} %: {sign} on the whole."
     )
     if calibrated.scaled is not None:
         before, after = calibrated.report.calibration, calibrated.scaled.calibration
@@ -103,7 +107,8 @@ def page(calibrated: Calibrated) -> Report:
             )
     of_whom = "one network" if members == 1 else f"mean probability of {members} members"
     settings = (
-        f"ECE in {len(scores.bins.count)} bins of equal width; Brier score summed over classes; AUROC by scikit-learn; "
+        f"95 % Wilson interval of the accuracy; ECE in {len(scores.bins.count)} bins of equal width; Brier score "
+        "summed over classes; AUROC by scikit-learn; "
         f"{of_whom}. {' '.join(calibrated.notes)}"
     )
     return Report(
@@ -150,7 +155,7 @@ def _tables(calibrated: Calibrated) -> tuple[Table, ...]:
     rows = tuple(
         (
             name,
-            ""
+            "not defined"
             if detection.misclassification_detection is None
             else f"{detection.misclassification_detection.auroc:.3f}",
             *(f"{separation.auroc:.3f}" for separation in detection.ood_detection.values()),
@@ -161,13 +166,14 @@ def _tables(calibrated: Calibrated) -> tuple[Table, ...]:
     return (
         Table(
             "Accuracy and calibration",
-            ("logits", "n", "members", "accuracy %", "ECE", "NLL", "Brier"),
+            ("logits", "n", "members", "accuracy %", "95 % interval", "ECE", "NLL", "Brier"),
             tuple(
                 (
                     name,
                     f"{one.n:,}",
                     str(scores.members),
                     f"{100 * one.accuracy:.2f}",
+                    f"{100 * one.interval.low:.1f} to {100 * one.interval.high:.1f}",
                     *(f"{value:.4f}" for value in _errors(one).values()),
                 )
                 for name, one in answers

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from widemargin.shapes import MemberLogits
+from widemargin.uncertainty.drawn import Drawn
 from widemargin.uncertainty.network import Network, logits_of
 from widemargin.uncertainty.predictive import log_mean_prob
 from widemargin.uncertainty.wrap import device_of, dtype_of
@@ -58,7 +59,7 @@ class Scaled(nn.Module):
 
     def __init__(self, network: nn.Module, scaling: Scaling) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.is_drawn = network, is_drawn(network)
         # Nothing is drawn: a user's random numbers stay as they would be.
         layer = nn.utils.skip_init(nn.Linear, len(scaling.weight), len(scaling.weight))
         with torch.no_grad():
@@ -73,10 +74,18 @@ class Scaled(nn.Module):
 
     def _unscaled(self, inputs: Tensor) -> Tensor:
         if isinstance(self.network, Network):
-            return common_logits(self.network.logits(self.network.encode(inputs)))
+            return common_logits(self.network.logits(self.network.encode(inputs)), self.is_drawn)
         return logits_of(self.network(inputs), type(self.network).__name__)
 
 
-def common_logits(logits: MemberLogits) -> Tensor:
-    """What is scaled: one network's logits, or the log of several members' mean probability."""
-    return logits[0] if len(logits) == 1 else log_mean_prob(logits)
+def common_logits(logits: MemberLogits, is_drawn: bool = False) -> Tensor:
+    """What is scaled: one network's logits, or the log of several members' mean probability.
+
+    Of members that are drawn it is always the latter: a network with one draw has more of them in an audit, and its
+    export returns the log, to which a vector of weights would do something else than to the logits.
+    """
+    return logits[0] if len(logits) == 1 and not is_drawn else log_mean_prob(logits)
+
+
+def is_drawn(network: nn.Module) -> bool:
+    return any(isinstance(module, Drawn) for module in network.modules())
