@@ -54,7 +54,8 @@ def test_of_few_examples_that_are_all_correct_or_all_wrong_little_is_known(
     shown = Calibrated("net", "digest", "digits", UncertaintyReport(scores, {"entropy": entropy}))
     told = page(shown)
     low, high = interval
-    assert f"{100 * accuracy:.1f} % [{100 * low:.1f}, {100 * high:.1f}] of {n} test examples" in told.summary
+    of = f"Of {n} test examples of digits, {100 * accuracy:.1f} % [{100 * low:.1f}, {100 * high:.1f}] are classified"
+    assert told.summary.startswith(of)
     assert f"%: {verdict} on the whole" in told.summary
     assert told.html()
     content = shown.summary()

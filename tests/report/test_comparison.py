@@ -91,6 +91,9 @@ def test_data_of_one_name_is_told_by_its_folder() -> None:
     tables = compare([entry("r", on("/a/two.npz")), entry("s", on("/b/two.npz"), digest="other")])
     assert [table.title.partition(":")[0] for table in tables] == ["a/two.npz", "b/two.npz"]
     assert compare([entry("r", on("/a/two.npz"))])[0].title.startswith("two.npz:")
+    table = run()
+    table["Run"]["data"] = {"TableData": {"train": {"Table": {"path": "/a/my.csv"}}}}
+    assert compare([entry("r", table)])[0].title.startswith("my.csv:")
 
 
 def test_no_two_rows_have_one_name() -> None:

@@ -23,6 +23,7 @@ def test_tables_name_rows_classes_and_columns() -> None:
     assert [remark.word for remark in report.verdicts] == ["copies"]
     assert "1.5 in l2, 1.5 in linf." in report.summary
     assert "exact." in report.settings
+    assert report.lead is not None, "the picture that answers comes first"
 
 
 def test_of_a_sample_the_radius_is_an_upper_bound() -> None:
@@ -36,3 +37,13 @@ def test_the_summary_for_programs_counts_rows_as_the_file_does() -> None:
     assert content["norms"][0]["closest"][0] == {"rows": [1, 5], "classes": ["cat", "dog"], "distance": 3.0}
     assert content["duplicates"] == [{"rows": [1, 2], "classes": ["cat", "cat"]}]
     assert content["contradictions"] == []
+
+
+def test_many_groups_of_copies_are_listed_in_no_time() -> None:
+    """A search of every group among all would take minutes."""
+    count = 20_000
+    data = Dataset(torch.arange(2 * count)[:, None] // 2 * 1.0, torch.arange(2 * count) % 3 % 2, ("cat", "dog"))
+    groups = duplicates(data)
+    result = Separated("pets", data, {}, groups, contradictions(data, groups))
+    assert len(result.copies) + len(result.contradictions) == count
+    assert result.first[3] == 2

@@ -111,3 +111,11 @@ def test_a_pipe_has_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_radius_is_said_as_it_was_meant() -> None:
     said = [radius_text(radius) for radius in (0.1, 0.2, 1.0, 8 / 255, 2 / 255, 1 / 7)]
     assert said == ["0.1", "0.2", "1", "8/255", "2/255", "0.142857"]
+
+
+def test_a_page_wraps_sentences_and_no_numbers_and_cuts_no_title() -> None:
+    html = Table("A title", ("name", "n", "why"), (("a", "1,234", "because " * 8), ("b", "2", "so"))).html()
+    assert html.startswith("<p class='title'>A title</p><div class='scroll'")
+    assert "<th class='text'>why</th>" in html
+    assert html.count("<td class='text'>") == 2
+    assert "<td>1,234</td>" in html

@@ -44,6 +44,8 @@ DEFINITIONS: Mapping[str, str] = {
     "minimum-norm": "attacks that search for the nearest place of another class at any distance: DDN, FMN, FAB and "
     "APGD in shrinking balls.",
     "apgd-ce": "projected gradient ascent of cross-entropy with its own step sizes (Croce and Hein 2020).",
+    "apgd-dlr": "the same of the difference-of-logits ratio (Croce and Hein 2020).",
+    "apgd-margin": "the same of the difference of the two logits, where there are only two classes.",
     "apgd-t": "projected gradient ascent towards each of several other classes (Croce and Hein 2020).",
     "fab-t": "steps to the nearest linearised boundary, class by class (Croce and Hein 2020b).",
     "square": "random square or window changes, without gradients (Andriushchenko et al. 2020).",
@@ -210,8 +212,8 @@ def _by_attack(audit: Audit) -> Table:
     note = (
         "Attacks are run in this order, each only on the points that those before it left standing in some ball and no "
         "proof covers: the numbers say what an attack broke of the points on which it was run, not what it would break "
-        "alone. Each broken point counts once: in the smallest ball in which it is misclassified, for the attack that "
-        f"showed it.{_alone(audit)}"
+        "alone. (Transfer from a surrogate is tried on all that stand.) Each broken point counts once: in the smallest "
+        f"ball in which it is misclassified, for the attack that showed it.{_alone(audit)}"
     )
     return Table("Points broken by each attack", ("attack", "run on", "broke of these", *radii), rows, note)
 

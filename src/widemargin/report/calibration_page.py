@@ -89,8 +89,8 @@ def page(calibrated: Calibrated) -> Report:
     clear = not accuracy.low <= scores.accuracy + over <= accuracy.high
     sign = ("overconfident" if over > 0 else "underconfident") if clear else "neither over- nor underconfident"
     summary = (
-        f"{calibrated.name} on {calibrated.data}: {100 * scores.accuracy:.1f} % "
-        f"[{100 * accuracy.low:.1f}, {100 * accuracy.high:.1f}] of {scores.n:,} test examples are classified "
+        f"Of {scores.n:,} test examples of {calibrated.data}, {100 * scores.accuracy:.1f} % "
+        f"[{100 * accuracy.low:.1f}, {100 * accuracy.high:.1f}] are classified "
         f"correctly, and the mean confidence is {100 * (scores.accuracy + over):.1f} %: {sign} on the whole."
     )
     if calibrated.scaled is not None:

@@ -89,7 +89,7 @@ def compare(entries: Sequence[Entry]) -> tuple[Table, ...]:
             f"audits of models can be compared if they are of the same test examples, got {of}: audit them with the "
             "same --data"
         )
-    ends = _ends({path for entry in entries for path in [settings_of(entry.run).get("data.file.path")] if path})
+    ends = _ends({path for entry in entries for path in [_path(settings_of(entry.run))] if path})
     return tuple(_table(group, _data_name(group[0], ends)) for group in groups.values())
 
 
@@ -340,10 +340,13 @@ def _examples(entry: Entry) -> str:
 
 def _data_name(entry: Entry, ends: Mapping[str, str]) -> str:
     settings = settings_of(entry.run)
-    named = (
-        settings.get("data.name") or settings.get("data.file.path") or settings.get("data") or entry.data.get("name")
-    )
+    named = settings.get("data.name") or _path(settings) or settings.get("data") or entry.data.get("name")
     return ends.get(str(named), str(named)) if named else f"data {entry.data.get('digest')}"
+
+
+def _path(settings: Settings) -> Any:
+    """Of the user's own data, if it is that: a file, or the one of several that is trained on."""
+    return settings.get("data.file.path") or settings.get("data.train.path")
 
 
 def _cell(values: Sequence[float]) -> str:

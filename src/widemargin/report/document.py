@@ -30,11 +30,13 @@ body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)
 padding:0 1rem;overflow-wrap:anywhere}
 h1{font-size:1.6rem;line-height:1.25;margin-bottom:.4rem}h2{font-size:1.25rem;margin:2rem 0 .6rem}
 .answer{font-size:1.15rem;max-width:46rem}.scroll{overflow-x:auto;max-width:100%}
-table{border-collapse:collapse;margin:1.2rem 0 .4rem;font-variant-numeric:tabular-nums;overflow-wrap:normal}
-caption{text-align:left;font-weight:600;padding-bottom:.4rem}
+table{border-collapse:separate;border-spacing:0;margin:0 0 .4rem;font-variant-numeric:tabular-nums;
+overflow-wrap:normal}
+.title{font-weight:600;margin:1.4rem 0 .3rem}
 th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:right}
 th:first-child,td:first-child{text-align:left;padding-left:0;position:sticky;left:0;background:var(--paper)}
-th,td:not(:first-child){white-space:nowrap}td:first-child{min-width:8rem}
+th,td:not(:first-child){white-space:nowrap}th.text,td.text:not(:first-child){text-align:left;white-space:normal;
+min-width:16rem}td:first-child{min-width:8rem}
 th{border-bottom:2px solid var(--rule);vertical-align:bottom}
 figure{margin:1.5rem 0}figure img{display:block;max-width:100%;height:auto;background:#fff;border-radius:.5rem}
 figcaption,.note,footer{color:var(--soft);font-size:.9rem}figcaption{max-width:46rem;margin-top:.4rem}

@@ -23,6 +23,13 @@ _GROUPS = 20
 _COLUMNS = 3
 """Of a row, those in which a pair differs most."""
 _SHARES = (0.0, 0.01, 0.05)
+DEFINITIONS = {
+    "linf": "the largest difference in any single feature or pixel.",
+    "l2": "the root of the sum of the squared differences in all features or pixels.",
+    "l1": "the sum of the differences in all features or pixels.",
+    "balls": "all inputs within the radius of an example.",
+    "ball": "all inputs within the radius of an example.",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,11 +147,17 @@ def page(separated: Separated) -> Report:
         *_pairs(separated),
         *_copies(separated),
     )
-    pictures = [_histograms(separated)]
-    if separated.examples.stored.ndim == 4:
-        pictures.append(_images(separated))
-    remarks = _remarks(separated)
-    return Report(f"Separation of {separated.data}", summary, settings, remarks, tables, tuple(pictures))
+    pictures = (_images(separated),) if separated.examples.stored.ndim == 4 else ()
+    return Report(
+        f"Separation of {separated.data}",
+        summary,
+        settings,
+        _remarks(separated),
+        tables,
+        pictures,
+        lead=_histograms(separated),
+        definitions=DEFINITIONS,
+    )
 
 
 def _percent(share: float) -> str:
@@ -202,7 +215,8 @@ def _pairs(separated: Separated) -> tuple[Table, ...]:
             f"The closest pairs of different classes in {norm}",
             ("rows", "classes", "distance", *(() if separated.examples.stored.ndim == 4 else ("differ most in",))),
             tuple(_pair(separated, *pair) for pair in separation.closest(_PAIRS, separated.first)),
-            "Rows are counted from 1, as in the file.",
+            "Rows are counted from 1"
+            + (", the line of names not counted." if separated.examples.schema is not None else "."),
         )
         for norm, separation in separated.norms.items()
     )

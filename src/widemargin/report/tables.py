@@ -34,6 +34,8 @@ _LATEX = str.maketrans(
     }
 )
 _NUMBER = re.compile(r"[-+<±]?\.?\d")
+_LONG = 40
+"""Characters from which on a cell is a sentence."""
 _EDGE = 3
 """A line and two blanks beside every cell."""
 
@@ -128,15 +130,23 @@ class Table:
     def html(self, definitions: Mapping[str, str] | None = None) -> str:
         """In a box that scrolls where the page is narrower than the table; terms carry their definitions."""
         known = definitions or {}
-        head = "".join(f"<th>{defined(column, known)}</th>" for column in self.columns)
+        # Sentences wrap, numbers do not.
+        kinds = [" class='text'" if self._is_text(column) else "" for column in range(len(self.columns))]
+        heads = (defined(column, known) for column in self.columns)
+        head = "".join(f"<th{kind}>{text}</th>" for kind, text in zip(kinds, heads, strict=True))
         rows = self._marked(lambda cell: defined(cell, known), "<b>", "</b>")
-        body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+        cells = ("".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, row, strict=True)) for row in rows)
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
         note = f"<p class='note'>{escape(self.note)}</p>" if self.note else ""
         title = escape(self.title)
+        # Outside of the box, or a long title would be cut where a narrow page ends.
         return (
-            f"<div class='scroll' tabindex='0' role='region' aria-label='{title}'><table><caption>{title}</caption>"
+            f"<p class='title'>{title}</p><div class='scroll' tabindex='0' role='region' aria-label='{title}'><table>"
             f"<tr>{head}</tr>{body}</table></div>{note}"
         )
+
+    def _is_text(self, column: int) -> bool:
+        return column > 0 and any(len(row[column]) > _LONG for row in self.rows)
 
     def latex(self) -> str:
         r"""A floating table in the style of booktabs; the document must say \usepackage{booktabs}."""
