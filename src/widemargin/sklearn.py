@@ -68,7 +68,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         are apart (`widemargin.measure.separation.auto_radius`).
     norm : of the ball: "l2", "linf" or "l1".
     alpha : length of a step of the search; None for a quarter of eps.
-    steps : of the search; for udp and its kin the most that are drawn.
+    steps : of the search; for the udp methods the most that are drawn.
     weight : of the regulariser, for recipes that have one.
     estimator : "single", "ensemble" (of `members` networks) or "deep-kernel" (needs 'widemargin[gp]').
     members : of an ensemble.

@@ -84,6 +84,10 @@ def test_every_recipe_has_its_words(name: str) -> None:
         ),
         ("--data digits --method udp --eps 1 --alpha 1 --steps 1 --measure doubt", "--measure must be one of entropy"),
         ("--data digits --method standard --eps .2", "standard takes no --eps: it takes nothing"),
+        (
+            "--data digits --method udp --alpha .1",
+            "udp needs --eps and --steps: it takes --eps, --alpha, --steps, --measure; `--eps auto` chooses by the data",
+        ),
         ("--data digits --method fgsm --eps .2 --weight 1", "fgsm takes no --weight: it takes --eps"),
         ("--data digits --method upd", "there is no method named upd: did you mean udp?"),
         ("--data digts --method standard", "--data must be one of"),

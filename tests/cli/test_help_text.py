@@ -13,6 +13,7 @@ from widemargin import cli
 from widemargin.cli import VERBS
 from widemargin.cli.verbs.audit import Audit
 from widemargin.cli.verbs.calibrate import Calibrate
+from widemargin.cli.verbs.separation import Separation
 from widemargin.cli.verbs.sweep import Sweep
 from widemargin.cli.verbs.train import Train
 
@@ -37,7 +38,7 @@ def test_help_fits_80_columns(
     assert not [line for line in lines if re.fullmatch("│ +│", line)]
 
 
-@pytest.mark.parametrize("verb", [Train, Audit, Calibrate, Sweep])
+@pytest.mark.parametrize("verb", [Train, Audit, Calibrate, Sweep, Separation])
 def test_no_text_is_broken_but_by_the_terminal(verb: type) -> None:
     texts = _docstrings(verb)
     assert len(texts) > 10

@@ -48,8 +48,13 @@ def test_a_table_is_standardised_by_its_training_rows_and_shown_in_its_units(
     x = rng.normal(size=(40, 2)) * (1, 1_000)
     rows = [f"{a},{b},{i},{'xy'[i % 2]}" for i, (a, b) in enumerate(x)]
     Path("t.csv").write_text("a,b,id,label\n" + "\n".join(rows))
+    widemargin("separation t.csv --norm l2")
+    assert "Warning: 'id' may be an id" in capsys.readouterr().out
     widemargin("separation t.csv --norm l2 --drop id --json")
-    printed = json.loads(capsys.readouterr().out)
+    told = capsys.readouterr()
+    printed = json.loads(told.out)
+    assert "Next: widemargin train --data t.csv --method udp --norm l2 --eps auto --drop id" in told.err
+    assert "Warning" not in told.err
     assert (printed["shape"], printed["units"]) == ([2], "standard deviations of the training rows")
     train = TableData(Table(str(Path("t.csv").resolve())), Columns(drop=("id",))).draw().train.schema
     scaled = x / [column.scale for _, column in train.numbers]

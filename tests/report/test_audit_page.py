@@ -175,6 +175,14 @@ def test_findings_are_apart_and_escaped_and_calm_ones_are_folded_up() -> None:
     assert html.index("<h2>Findings</h2>") < html.index("<h2>Details</h2>") < html.index("<table>")
 
 
+def test_the_terminal_names_calm_findings_in_one_line() -> None:
+    out = io.StringIO()
+    findings = (finding("gradients"), finding("modes", "fine"), finding("rising", "fine"))
+    page(audit(findings=findings)).print(rich.console.Console(file=out, width=200))
+    assert "wrong: gradients\n  so it <is>" in out.getvalue()
+    assert "2 diagnoses without a reason for doubt: modes, rising" in out.getvalue()
+
+
 def test_the_page_needs_no_script_and_knows_the_dark() -> None:
     html = page(audit()).html()
     assert "<script" not in html

@@ -235,7 +235,8 @@ def _method(words: Train, box: Box) -> Method:
         if getattr(words, word) is None and (word == "eps" or wanted[word].default is inspect.Parameter.empty)
     ]
     if lacking:
-        raise ValueError(f"{words.method} needs {' and '.join(lacking)}: it takes {_flags(needs)}")
+        chosen = "; `--eps auto` chooses by the data" if "--eps" in lacking else ""
+        raise ValueError(f"{words.method} needs {' and '.join(lacking)}: it takes {_flags(needs)}{chosen}")
     for word in ("eps", *given):
         if getattr(words, word) is not None and word not in needs:
             raise ValueError(f"{words.method} takes no --{word}: it takes {_flags(needs)}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from widemargin.cli.describe import check_seed, data_named
+from widemargin.cli.describe import check_seed, data_named, notes_on
 from widemargin.cli.display import print_json, say
 from widemargin.cli.inputs import made
+from widemargin.cli.sweep import words_of
 from widemargin.cli.verbs.data import Parts, TableColumns
 from widemargin.cli.verbs.separation import Separation as Words
 from widemargin.cli.verbs.train import Train
@@ -53,8 +55,11 @@ def separate(words: Words, console: rich.console.Console) -> None:
     check_seed(words.seed)
     if words.eps is not None and not 0 < words.eps < math.inf:
         raise ValueError(f"--eps must be a number above 0, got {words.eps}")
-    data = data_named(Train(words.data, "", **{name: getattr(words, name) for name in _SHARED}), "DATA")
-    everything = data.undivided()
+    as_trained = Train(words.data, "udp", **{name: getattr(words, name) for name in _SHARED})
+    data = data_named(as_trained, "DATA")
+    everything, drawn = data.undivided(), data.draw()
+    for note in notes_on(drawn):
+        say(console, f"Warning: {note}")
     # Rows without a label are left out; the others keep their numbers.
     examples, rows = everything.labelled(), tuple(row + 1 for row in everything.known.tolist())
     called = Path(words.data).name
@@ -65,7 +70,7 @@ def separate(words: Words, console: rich.console.Console) -> None:
     contradicting = contradictions(examples, groups)
     apart_in_fixed = [] if free is examples else _apart_in_fixed(free, contradicting)
     # Where columns have radii of their own, `train` takes no --eps auto.
-    train = None if words.eps_column else data.draw().train.labelled()
+    train = None if words.eps_column else drawn.train.labelled()
     norms, auto = _measured(words, free, train, console)
     result = Separated(called, examples, norms, groups, contradicting, rows, apart_in_fixed, auto, words.eps)
     report = page(result)
@@ -77,6 +82,11 @@ def separate(words: Words, console: rich.console.Console) -> None:
     write_whole(out / "separation.html", report.html().encode())
     for name in ("separation.json", "separation.html"):
         say(console, f"  {out / name}")
+    if all(radii["udp"] > 0 for radii in auto.values()) and auto:
+        # As docs/choosing.md says: of images the clean loss is kept beside the perturbed one.
+        method = {"method": "udpr", "weight": 1.0} if examples.stored.ndim == 4 else {"method": "udp"}
+        trained = replace(as_trained, **method, eps="auto", norm=next(iter(norms)))
+        say(console, f"Next: widemargin train {shlex.join(words_of(trained))}")
 
 
 def _apart_in_fixed(free: Dataset, contradicting: list[list[int]]) -> list[list[int]]:

@@ -164,13 +164,13 @@ def movable(dataset: Dataset) -> Dataset:
 
 
 AUTO_SHARES = {"udp": 0.5, "others": 0.25}
-"""The quantile of the distances whose half is the radius of `--eps auto`, for udp and its kin and for the others."""
+"""The quantile of the distances whose half is the radius of `--eps auto`, for the udp methods and for the others."""
 
 
 def auto_radii(dataset: Dataset, norm: str, on_progress: Callable[[int], None] = lambda done: None) -> dict[str, float]:
     """Those of `--eps auto`, from at most 1,000 training examples, drawn class by class, against all.
 
-    Half the median distance to another class for recipes that climb the uncertainty (udp and its kin), since their
+    Half the median distance to another class for recipes that climb the uncertainty (the udp methods), since their
     points stop at the boundary; half the 25 % quantile for those that climb the loss, whose points go on and would
     teach wrong labels.
     """

@@ -36,7 +36,7 @@ overflow-wrap:normal}
 th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:right}
 th:first-child,td:first-child{text-align:left;padding-left:0;position:sticky;left:0;background:var(--paper)}
 th,td:not(:first-child){white-space:nowrap}th.text,td.text:not(:first-child){text-align:left;white-space:normal;
-min-width:16rem}td:first-child{min-width:8rem}
+min-width:22rem}td:first-child{min-width:8rem}
 th{border-bottom:2px solid var(--rule);vertical-align:bottom}
 figure{margin:1.5rem 0}figure img{display:block;max-width:100%;height:auto;background:#fff;border-radius:.5rem}
 figcaption,.note,footer{color:var(--soft);font-size:.9rem}figcaption{max-width:46rem;margin-top:.4rem}
@@ -117,10 +117,13 @@ class Report:
         console.print(f"\n[bold]{markup.escape(self.title)}[/bold]\n{markup.escape(self.summary)}", highlight=False)
         for table in self.tables:
             table.print(console)
-        for verdict in self.verdicts:
+        for verdict in self._loud:
             colour = _COLOURS[verdict.tone]
             text = markup.escape("\n  ".join([verdict.claim, verdict.evidence, *_to_do(verdict)]))
             console.print(f"[{colour}]{verdict.word}[/{colour}]: {text}", highlight=False)
+        if self._calm:
+            names = markup.escape(", ".join(one.claim for one in self._calm))
+            console.print(f"[green]{self._calm_count}[/green]: {names}", highlight=False)
 
     def write(self, folder: Path) -> list[Path]:
         """PNGs, report.md and a self-contained page.html; returns where they are."""
@@ -163,17 +166,28 @@ class Report:
 
     def _verdicts(self) -> str:
         """All claims; of findings those that need attention, and the others folded up."""
-        remarks = [one for one in self.verdicts if isinstance(one, Remark)]
-        calm = [one for one in remarks if one.tone == "good"]
-        loud = [one for one in self.verdicts if one not in calm]
-        shown = "".join(self._verdict(one) for one in loud)
-        html = f"<h2>{'Findings' if remarks else 'Claims'}</h2>" if self.verdicts else ""
-        html += f"<ul class='findings'>{shown}</ul>" if loud else ""
-        if calm:
-            folded = "".join(self._verdict(one) for one in calm)
-            count = f"{len(calm)} {'diagnosis' if len(calm) == 1 else 'diagnoses'} without a reason for doubt"
-            html += f"<details><summary>{count}</summary><ul class='findings'>{folded}</ul></details>"
+        shown = "".join(self._verdict(one) for one in self._loud)
+        are_remarks = any(isinstance(one, Remark) for one in self.verdicts)
+        html = f"<h2>{'Findings' if are_remarks else 'Claims'}</h2>" if self.verdicts else ""
+        html += f"<ul class='findings'>{shown}</ul>" if self._loud else ""
+        if self._calm:
+            folded = "".join(self._verdict(one) for one in self._calm)
+            html += f"<details><summary>{self._calm_count}</summary><ul class='findings'>{folded}</ul></details>"
         return html
+
+    @property
+    def _calm(self) -> list[Remark]:
+        """Findings that need no attention."""
+        return [one for one in self.verdicts if isinstance(one, Remark) and one.tone == "good"]
+
+    @property
+    def _loud(self) -> list[Verdict | Remark]:
+        return [one for one in self.verdicts if isinstance(one, Verdict) or one.tone != "good"]
+
+    @property
+    def _calm_count(self) -> str:
+        count = len(self._calm)
+        return f"{count} {'diagnosis' if count == 1 else 'diagnoses'} without a reason for doubt"
 
     def _verdict(self, one: Verdict | Remark) -> str:
         parts = [

@@ -200,11 +200,11 @@ def _auto(separated: Separated) -> tuple[Table, ...]:
     return (
         Table(
             "Radii of `widemargin train --eps auto`",
-            ("norm", "methods of the udp family", "other methods"),
+            ("norm", "udp methods", "other methods"),
             tuple((norm, f"{radii['udp']:.3g}", f"{radii['others']:.3g}") for norm, radii in separated.auto.items()),
             "Half the median distance and half the 25 % quantile, over the training part alone (at most 1,000 "
             "examples, drawn class by class). About a half or a quarter of the balls then meet one of another class: "
-            "udp and its kin stop at the boundary, other methods may cross it.",
+            "the udp methods stop at the boundary, other methods may cross it.",
         ),
     )
 

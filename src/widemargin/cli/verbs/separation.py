@@ -13,13 +13,16 @@ from widemargin.cli.verbs.data import Parts, TableColumns
 from widemargin.cli.verbs.numbers import Number
 
 _INT = arg(metavar="INT", help_behavior_hint="")
+_DATA = arg(
+    metavar="DATA",
+    help="A name, folder or file, as for `widemargin train`.  Of a file all rows are used, of published images those "
+    "of the training file.",
+)
 
 
 @dataclass(frozen=True)
 class WhatToSeparate:
-    data: Annotated[Positional[str], arg(metavar="DATA")]
-    """A name, folder or file, as for `widemargin train`.  Of a file all rows are used, of published images those of
-    the training file."""
+    data: Annotated[Positional[str], _DATA]
     label: str = "label"
     """Column of the labels in a table; rows without one are left out."""
     norm: Annotated[tuple[str, ...], arg(metavar="l2|linf|l1...", help_behavior_hint="")] = ("l2", "linf", "l1")

@@ -33,7 +33,7 @@ class SweepRanges:
     alpha: Annotated[str | None, _RANGE] = None
     """Length of a step."""
     steps: Annotated[str | None, _RANGE] = None
-    """How many steps; for udp and its kin the most that are drawn."""
+    """How many steps; for the udp methods the most that are drawn."""
     weight: Annotated[str | None, _RANGE] = None
     """Of the regulariser."""
     lr: Annotated[str | None, _RANGE] = None

@@ -23,7 +23,7 @@ _RADIUS = arg(
     metavar="NUMBER|auto",
     help_behavior_hint="",
     help="Radius of the ball in which points are moved; auto: half the median distance to the nearest training example "
-    "of another class for udp and its kin, half the 25 % quantile for others (`widemargin separation` shows them).",
+    "of another class for the udp methods, half the 25 % quantile for others (`widemargin separation` shows them).",
 )
 _DATA = arg(
     help="fashion-mnist, mnist, svhn, cifar-10, cifar-100, digits, a folder of images by class or of train/ val/ "
@@ -37,7 +37,7 @@ _METHOD = arg(
 _MEASURE = arg(
     metavar="TEXT",
     help_behavior_hint="",
-    help="Which uncertainty udp and its kin climb: entropy, mutual-information (needs several members), "
+    help="Which uncertainty the udp methods climb: entropy, mutual-information (needs several members), "
     "expected-entropy, variation-ratio or gap.  [entropy]",
 )
 
@@ -62,7 +62,7 @@ class TrainNumbers:
     alpha: Annotated[Number | None, _NUMBER] = None
     """Length of a step.  [with --eps auto a quarter of it]"""
     steps: Annotated[int | None, _INT] = None
-    """How many steps; for udp and its kin the most that are drawn.  [with --eps auto 10]"""
+    """How many steps; for the udp methods the most that are drawn.  [with --eps auto 10]"""
     weight: Annotated[Number | None, _NUMBER] = None
     """Of the regulariser: udpr, trades, udp-trades and their other forms, max-entropy, vat, udp-consistency."""
     lr: Annotated[Number | None, _NUMBER] = None
