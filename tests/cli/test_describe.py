@@ -86,7 +86,8 @@ def test_every_recipe_has_its_words(name: str) -> None:
         ("--data digits --method standard --eps .2", "standard takes no --eps: it takes nothing"),
         (
             "--data digits --method udp --alpha .1",
-            "udp needs --eps and --steps: it takes --eps, --alpha, --steps, --measure; `--eps auto` chooses by the data",
+            "udp needs --eps and --steps: it takes --eps, --alpha, --steps, --measure; `--eps auto` chooses by the "
+            "data",
         ),
         ("--data digits --method fgsm --eps .2 --weight 1", "fgsm takes no --weight: it takes --eps"),
         ("--data digits --method upd", "there is no method named upd: did you mean udp?"),
