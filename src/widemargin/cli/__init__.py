@@ -106,9 +106,11 @@ def verb_of(words: Sequence[str]) -> Verb:
 
 def _parsed(words: Sequence[str]) -> Verb:
     kinds: dict[str, Any] = {**VERBS, "study": Study}
-    verbs: Any = Union[tuple(Annotated[grouped(kind), subcommand(name)] for name, kind in kinds.items())]  # noqa: UP007
-    # A script for a shell's completion is no text to wrap.
+    # A script for a shell's completion is no text to wrap, and names the options of all verbs.
     is_script = any(word.startswith("--tyro-") for word in words)
+    for name in kinds if is_script else {*words[:1]} & {*kinds}:
+        kinds[name] = grouped(kinds[name])
+    verbs: Any = Union[tuple(Annotated[kind, subcommand(name)] for name, kind in kinds.items())]  # noqa: UP007
     with nullcontext() if is_script else wrapped_help():
         parsed = tyro.cli(
             verbs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from rich.console import Console
 from tyro.conf import arg
@@ -40,16 +40,23 @@ class SweepRanges:
     """Peak learning rate.  [adam .001, sgd .15]"""
     trials: int = 30
     """How many settings in all, with those that are stopped early; more may be asked for later."""
-    storage: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
-    """Database: sqlite:///FILE, or one for many computers, as postgresql://HOST/NAME.  [sweep.db in --out]"""
     out: Path = Path("runs/sweep")
     """Folder for the trials, each with a run's folder in it, and for the report."""
+
+
+@dataclass(frozen=True)
+class SweepOutput:
+    title: ClassVar[str] = "validation and output"
+
+    storage: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
+    """Database: sqlite:///FILE, or one for many computers, as postgresql://HOST/NAME.  [sweep.db in --out]"""
     json: Annotated[bool, arg(help_behavior_hint="")] = False
     """Print JSON instead of tables; docs/command-line.md has the keys."""
 
 
 @dataclass(frozen=True)
 class Sweep(
+    SweepOutput,
     Validating,
     Optimization,
     NetworkDetails,
