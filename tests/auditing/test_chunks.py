@@ -15,12 +15,12 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_files_of_a_version_that_recorded_less_are_read(whole: Audit, tmp_path: Path) -> None:
-    asked(tmp_path)
-    place = tmp_path / subject().key(QUESTION)
+    audited(tmp_path)
+    place = tmp_path / target().key(CONFIG)
     chunk = sorted(place.glob("0*.safetensors"))[1]
     tensors, note = read_tensors(chunk)
     write_tensors(chunk, {name: values for name, values in tensors.items() if name != "tried"}, note)
-    again = asked(tmp_path)
+    again = audited(tmp_path)
     assert "tried" not in again.points
     assert again.broken_by == whole.broken_by
     assert [one.run_on is None for one in again.contributions] == [False, True, True, True, False]

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from small_audits import QUESTION
+from small_audits import CONFIG
 from widemargin.auditing.guarded import SHORTEST
 from widemargin.auditing.result import FORMAT, Audit
 
@@ -31,7 +31,7 @@ def test_every_attack_says_on_how_many_points_it_was_run_and_what_it_breaks_alon
     assert (first["name"], first["run_on"]) == (SHORTEST, whole.clean.count)
     # Of a linear classifier they find every margin.
     margins = whole.points["margin"]
-    assert first["broken_alone"] == [int(((margins > 0) & (margins <= ball.radius)).sum()) for ball in QUESTION.balls]
+    assert first["broken_alone"] == [int(((margins > 0) & (margins <= ball.radius)).sum()) for ball in CONFIG.balls]
     assert [one["broken_alone"] for one in others] == [None] * len(others)
     assert all(sum(one["broken"]) <= one["run_on"] <= whole.clean.count for one in others)
     within = [one["run_on"] for one in others[:-1]]

@@ -69,6 +69,6 @@ def test_what_matters_comes_first(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 def test_options_of_all_groups_are_read() -> None:
     words = "train --data x.csv --method udp --eps 8/255 --drop id --width 9 --batch 4 --stop-after 2m --latent"
-    assert cli._parsed(words.split()) == Train(
+    assert cli.verb_of(words.split()) == Train(
         "x.csv", "udp", eps=8 / 255, drop="id", width=9, batch=4, stop_after="2m", latent=True
     )

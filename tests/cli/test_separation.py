@@ -104,7 +104,7 @@ def test_it_shows_the_radius_that_eps_auto_takes(options: str, capsys: pytest.Ca
     widemargin(f"separation t.csv --json {options}")
     shown = json.loads(capsys.readouterr().out)["norms"][0]["auto"]
     for method, kind in (("udp", "udp"), ("pgd", "others")):
-        words = cli._parsed(f"train --data t.csv --method {method} --eps auto {options}".split())
+        words = cli.verb_of(f"train --data t.csv --method {method} --eps auto {options}".split())
         assert isinstance(words, Train)
         search = describe(words)[1].method.perturb
         assert isinstance(search, Search)
