@@ -91,7 +91,8 @@ def test_the_table_says_on_which_points_an_attack_was_run_and_what_is_known_of_i
         if table.title == "Points broken by each attack"
     )
     assert [row[:3] for row in table.rows] == [("minimum-norm", "8", "3"), ("apgd-ce", "3", "2")]
-    assert "not what it would break alone" in table.note
+    assert "not what it would break alone." in table.note
+    assert "surrogate" not in table.note
     assert "what they break alone: 3 within 0.1, 4 within 0.2." in table.note
 
 
@@ -116,6 +117,7 @@ def test_the_picture_of_margins_draws_no_distance_that_is_not_known() -> None:
     assert line.get_ydata().tolist() == [0.0, 0.0]  # type: ignore[union-attr]
     assert panel.get_ylim() == pytest.approx((0, 1.05 * 0.2))
     assert "no attack succeeded, at any distance" in panel.get_legend_handles_labels()[1]
+    assert "margin is at most this; nothing is proven" in picture.caption
     assert "Of 8 points (shaded) no attack" in picture.caption
     (whole,) = (one for one in page(audit()).pictures if one.name == "margins")
     assert "shaded" not in whole.caption

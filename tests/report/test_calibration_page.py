@@ -82,3 +82,12 @@ def test_bins_without_answers_are_null_for_programs() -> None:
         "wrong from right": None,
         "noise from inside": {"auroc": 0.875, "suspects": 4, "others": 4},
     }
+
+
+def test_many_measures_are_drawn_in_lines_that_fit_a_page() -> None:
+    plain = calibrated(0.5)
+    entropy = plain.report.by["entropy"]
+    report = UncertaintyReport(plain.report.calibration, {f"measure {number}": entropy for number in range(5)})
+    (picture,) = (one for one in page(replace(plain, report=report)).pictures if one.name == "uncertainty")
+    assert [axes.get_title() for axes in picture.figure.axes if axes.axison] == [f"measure {n}" for n in range(5)]
+    assert picture.figure.get_figwidth() <= 9

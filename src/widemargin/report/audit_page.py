@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from widemargin.auditing.guarded import SHORTEST
 from widemargin.auditing.result import Adversarial, Audit
+from widemargin.auditing.transfer import TRANSFER
 from widemargin.data.limits import listed
 from widemargin.measure.diagnostics import Finding
 from widemargin.report.advice import Words, advice_on, advice_on_time
@@ -212,10 +213,14 @@ def _by_attack(audit: Audit) -> Table:
     note = (
         "Attacks are run in this order, each only on the points that those before it left standing in some ball and no "
         "proof covers: the numbers say what an attack broke of the points on which it was run, not what it would break "
-        "alone. (Transfer from a surrogate is tried on all that stand.) Each broken point counts once: in the smallest "
-        f"ball in which it is misclassified, for the attack that showed it.{_alone(audit)}"
+        f"alone.{_transferred(audit)} Each broken point counts once: in the smallest ball in which it is misclassified, "
+        f"for the attack that showed it.{_alone(audit)}"
     )
     return Table("Points broken by each attack", ("attack", "run on", "broke of these", *radii), rows, note)
+
+
+def _transferred(audit: Audit) -> str:
+    return f" The last, {TRANSFER}, is tried on all that stand." if TRANSFER in audit.attacks else ""
 
 
 def _alone(audit: Audit) -> str:
@@ -336,12 +341,14 @@ def _margins(audit: Audit) -> Picture:
     shares = 100 * (np.arange(len(margin)) + 1) / len(margin)
     label = "smallest known distance to another class"
     panel.plot(shares[is_known], margin[is_known], color=COLOURS[1], label=label)
-    caption = "Each point's margin lies between the two; misclassified points have none."
+    is_proven = not np.isnan(certified).any()
+    between = "lies between the two" if is_proven else "is at most this; nothing is proven"
+    caption = f"Each point's margin {between}; misclassified points have none."
     if not is_known.all():
         # They come last: nothing is known of them but what is proven.
         panel.axvspan(100 * is_known.mean(), 100, color=TINTS[1], label="no attack succeeded, at any distance")
         caption += f" Of {int((~is_known).sum()):,} points (shaded) no attack found the distance to another class."
-    if not np.isnan(certified).any():
+    if is_proven:
         is_at_end = certified >= searched
         style: dict[str, Any] = {"linestyle": "none", "color": COLOURS[2]}
         panel.plot(shares[~is_at_end], certified[~is_at_end], marker=".", label="proven lower bound", **style)

@@ -15,6 +15,8 @@ from widemargin.report.tables import Table
 
 _LOGS = ("entropy", "mutual information", "expected entropy", "variation ratio")
 """Their scores are logs, for the sake of ranks; people read the values."""
+_IN_A_LINE = 3
+"""Histograms side by side: more would not fit a page."""
 DEFINITIONS = {
     "ECE": "expected calibration error: the difference of accuracy and confidence, averaged over the predictions.",
     "NLL": "negative log-likelihood of the labels: how surprised the network is by them, in nats.",
@@ -213,8 +215,12 @@ def _reliability(calibrated: Calibrated) -> Picture:
 
 def _histograms(calibrated: Calibrated) -> Picture:
     by = calibrated.report.by
-    figure, (line,) = panels(1, len(by), size=3.0)
-    for panel, (name, detection) in zip(line, by.items(), strict=True):
+    columns = min(len(by), _IN_A_LINE)
+    figure, grid = panels(-(-len(by) // columns), columns, size=3.0)
+    places = [panel for line in grid for panel in line]
+    for panel in places[len(by) :]:
+        panel.set_axis_off()
+    for panel, (name, detection) in zip(places, by.items(), strict=False):
         groups = {"correct": detection.correct, "misclassified": detection.misclassified, **detection.ood}
         shown = {group: _readable(name, values) for group, values in groups.items() if len(values)}
         edges = bin_edges(np.concatenate(list(shown.values())), 30)
@@ -223,9 +229,10 @@ def _histograms(calibrated: Calibrated) -> Picture:
             panel.hist(values, edges, weights=weights, histtype="step", color=colour, linewidth=1.4, label=group)
         panel.set_title(name if name != "gap" else "gap (large: confident)", fontsize=10)
         panel.set_yscale("log")
-    line[0].set_ylabel("share of the group")
+    for line in grid:
+        line[0].set_ylabel("share of the group")
     # Beside the panels: inside, some curve always runs under it.
-    legend = figure.legend(*line[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
+    legend = figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
     for text in legend.get_texts():
         # A data set may be called by what would be a formula.
         text.set_parse_math(False)
