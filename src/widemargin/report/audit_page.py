@@ -213,8 +213,8 @@ def _by_attack(audit: Audit) -> Table:
     note = (
         "Attacks are run in this order, each only on the points that those before it left standing in some ball and no "
         "proof covers: the numbers say what an attack broke of the points on which it was run, not what it would break "
-        f"alone.{_transferred(audit)} Each broken point counts once: in the smallest ball in which it is misclassified, "
-        f"for the attack that showed it.{_alone(audit)}"
+        f"alone.{_transferred(audit)} Each broken point counts once: in the smallest ball in which it is "
+        f"misclassified, for the attack that showed it.{_alone(audit)}"
     )
     return Table("Points broken by each attack", ("attack", "run on", "broke of these", *radii), rows, note)
 
