@@ -143,3 +143,13 @@ def test_arrays_of_rows_are_standardised_if_that_is_said(capsys: pytest.CaptureF
     np.savez("a.npz", x=x, y=np.arange(40) % 2)
     widemargin("separation a.npz --norm l2 --standardize --json")
     assert json.loads(capsys.readouterr().out)["units"] == "standard deviations of the training rows"
+
+
+def test_data_that_are_too_few_to_train_on_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez("few.npz", x=np.array([[0.0], [1.0], [4.0]]), y=np.array([0, 1, 0]))
+    widemargin("separation few.npz --norm l2 --json")
+    told = capsys.readouterr()
+    (norm,) = json.loads(told.out)["norms"]
+    assert (norm["radii"]["0"], norm["auto"]) == (0.5, None)
+    assert "Warning: `widemargin train` refuses these data, so there is no --eps auto: the validation split" in told.err
+    assert "Next:" not in told.err

@@ -23,11 +23,13 @@ from rich.progress import (
 from widemargin.cli.describe import check_seed, data_named, notes_on
 from widemargin.cli.display import print_json, say
 from widemargin.cli.inputs import made
+from widemargin.cli.local_data import OwnData
 from widemargin.cli.sweep import words_of
 from widemargin.cli.verbs.data import Parts, TableColumns
 from widemargin.cli.verbs.separation import Separation as Words
 from widemargin.cli.verbs.train import Train
 from widemargin.data.dataset import Dataset
+from widemargin.data.images import ImageSet
 from widemargin.files import write_json, write_whole
 from widemargin.measure.neighbors import NEAREST
 from widemargin.measure.separation import (
@@ -57,9 +59,7 @@ def separate(words: Words, console: rich.console.Console) -> None:
         raise ValueError(f"--eps must be a number above 0, got {words.eps}")
     as_trained = Train(words.data, "udp", **{name: getattr(words, name) for name in _SHARED})
     data = data_named(as_trained, "DATA")
-    everything, drawn = data.undivided(), data.draw()
-    for note in notes_on(drawn):
-        say(console, f"Warning: {note}")
+    everything, train = data.undivided(), _to_train_on(data, console)
     # Rows without a label are left out; the others keep their numbers.
     examples, rows = everything.labelled(), tuple(row + 1 for row in everything.known.tolist())
     called = Path(words.data).name
@@ -70,8 +70,7 @@ def separate(words: Words, console: rich.console.Console) -> None:
     contradicting = contradictions(examples, groups)
     apart_in_fixed = [] if free is examples else _apart_in_fixed(free, contradicting)
     # Where columns have radii of their own, `train` takes no --eps auto.
-    train = None if words.eps_column else drawn.train.labelled()
-    norms, auto = _measured(words, free, train, console)
+    norms, auto = _measured(words, free, None if words.eps_column else train, console)
     result = Separated(called, examples, norms, groups, contradicting, rows, apart_in_fixed, auto, words.eps)
     report = page(result)
     if words.json:
@@ -87,6 +86,18 @@ def separate(words: Words, console: rich.console.Console) -> None:
         method = {"method": "udpr", "weight": 1.0} if examples.stored.ndim == 4 else {"method": "udp"}
         trained = replace(as_trained, **method, eps="auto", norm=next(iter(norms)))
         say(console, f"Next: widemargin train {shlex.join(words_of(trained))}")
+
+
+def _to_train_on(data: ImageSet | OwnData, console: rich.console.Console) -> Dataset | None:
+    """The labelled training part, with the warnings of `train`; None if the data cannot be divided."""
+    try:
+        drawn = data.draw()
+    except ValueError as problem:
+        say(console, f"Warning: `widemargin train` refuses these data, so there is no --eps auto: {problem}")
+        return None
+    for note in notes_on(drawn):
+        say(console, f"Warning: {note}")
+    return drawn.train.labelled()
 
 
 def _apart_in_fixed(free: Dataset, contradicting: list[list[int]]) -> list[list[int]]:
