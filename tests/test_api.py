@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import widemargin as wm
+from category_rows import BOX, ONE, changed, is_row, labelled, rows, weighing
 from largest_feature import data, linear, linear_margin
 from widemargin.measure.autoattack import autoattack
 from widemargin.measure.certified import certified_radius
@@ -213,3 +214,28 @@ def test_separation_of_arrays() -> None:
     result = wm.separation((x, y))
     assert result.distances.tolist() == [1.0, 2.0, 1.0]
     assert result.radius() == 0.5
+
+
+def test_categories_may_change_where_that_is_said() -> None:
+    # Only the third category of the first column makes class 0, and only the first number moves a row there.
+    network, points = weighing(1, 0, 1, 1, -1, 0, 0), rows(12)
+    points[:, 0] = 0
+    dataset = labelled(network, points)
+    ball = wm.Linf(0.1, BOX)
+    assert wm.robust_accuracy(network, dataset, ball, "apgd") == 1
+    assert wm.robust_accuracy(network, dataset, ball, "apgd", categories=ONE) == 0
+    moved = wm.attack(network, dataset.points, dataset.labels, ball, "pgd", categories=ONE)
+    assert is_row(moved)
+    assert changed(points, moved).tolist() == [1] * 12
+    margins = wm.margins(network, dataset, "linf", BOX, categories=ONE)
+    assert margins.margin.tolist() == [0] * 12
+    assert margins.changed is not None
+    assert margins.changed.tolist() == [1] * 12
+    assert wm.margins(network, dataset, "linf", BOX).changed is None
+    assert wm.certify(network, dataset, ball).accuracy == 1
+    assert wm.certify(network, dataset, ball, categories=ONE).accuracy == 0
+    target = wm.attack(network, dataset.points, None, ball, "pgd", targeted=0, categories=ONE)
+    with torch.no_grad():
+        assert network(target).argmax(1).tolist() == [0] * 12
+    with pytest.raises(ValueError, match="the box must hold the features of categories fixed, got 2 free"):
+        wm.robust_accuracy(network, dataset, wm.Linf(0.1, wm.OPEN), "apgd", categories=ONE)

@@ -12,8 +12,13 @@ from widemargin.method import (
     Weight,
     balanced,
     climbing_entropy,
+    with_category_changes,
 )
+from widemargin.networks.mlp import MLPSpec
 from widemargin.perturb.attack import Perturbed
+from widemargin.perturb.categories import CategoryChanges, WithCategoryChanges
+from widemargin.training.loop import Training, continue_training
+from widemargin.uncertainty.wrap import as_network
 
 DISTANCES = torch.tensor([[0.1, 0.2, 0.4, 0.9], [3.0, 1.0, 2.0, 1.0]], dtype=torch.float64)
 
@@ -259,3 +264,44 @@ def test_rows_without_a_label_keep_their_weight() -> None:
     plain = method.loss(network, points, labels, rng)
     weighted = replace(method, class_weights=(5.0, 7.0)).loss(network, points, labels, wm.rng.Rng.seeded(0))
     torch.testing.assert_close(plain, weighted)
+
+
+def test_categories_change_before_a_search() -> None:
+    box = wm.OPEN.holding((1, 2))
+    changes = CategoryChanges(((1, 2),))
+    method = wm.pgd(wm.Linf(0.1, box), 0.05, 2)
+    assert with_category_changes(method, None) is method
+    standard = wm.standard()
+    assert with_category_changes(standard, changes) is standard
+    changed = with_category_changes(method, changes)
+    assert changed.perturb == WithCategoryChanges(method.perturb, changes)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="categories are changed before a Search"):
+        with_category_changes(changed, changes)
+
+
+def test_a_training_that_changes_categories_goes_on_to_the_same_bits() -> None:
+    points = torch.zeros(20, 3)
+    points[:, 0] = torch.linspace(-1, 1, 20)
+    points[torch.arange(20), 1 + torch.arange(20) % 2] = 1
+    dataset = wm.data.Dataset(points, (points[:, 0] > 0).long())
+    method = with_category_changes(wm.udp(wm.L2(0.2, wm.OPEN.holding((1, 2))), 0.1, 3), CategoryChanges(((1, 2),)))
+    plan = wm.training.Plan(wm.training.Updates(6), wm.training.Adam(0.05), 8)
+
+    def begun() -> Training:
+        build = MLPSpec((3, 6, 2)).build(torch.Generator().manual_seed(0))
+        return Training.begin(as_network(build), plan)
+
+    whole, half = begun(), begun()
+    for _ in continue_training(whole, dataset, method, plan):
+        pass
+    for record in continue_training(half, dataset, method, plan):
+        if record.update == 3:
+            break
+    again = begun()
+    again.network.load_state_dict(half.network.state_dict())
+    again.optimizer.load_state_dict(half.optimizer.state_dict())
+    again.update = 3
+    for _ in continue_training(again, dataset, method, plan):
+        pass
+    for one, other in zip(whole.network.parameters(), again.network.parameters(), strict=True):
+        assert torch.equal(one, other)

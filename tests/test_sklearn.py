@@ -197,6 +197,12 @@ def test_what_it_cannot_take_is_refused() -> None:
         ({"eps": None}, "eps must be a number of at least 0, or 'auto', got None"),
         ({"eps": 1.0, "alpha": 0}, "alpha must be a number above 0, or None for a quarter of eps, got 0"),
         ({"eps": 1.0, "batch_size": 0}, "batch_size must be at least 1, or None, got 0"),
+        ({"category_changes": 1}, "category_changes=1 needs one_hot"),
+        ({"category_changes": -1, "one_hot": [[0]]}, "category_changes must be a whole number of at least 0, got -1"),
+        ({"one_hot": [[0, 9]]}, "one_hot must have names of columns or numbers from 0 to 3, got 9"),
+        ({"one_hot": [["colour"]]}, "one_hot must have names of columns or numbers from 0 to 3, got 'colour'"),
+        ({"one_hot": [[0, 1], [2, 3]]}, "one_hot must leave a column of numbers"),
+        ({"one_hot": [[0, 1]]}, "must be 1 for a row's category and 0 for the others"),
     ]:
         with pytest.raises(ValueError, match=message):
             classifier(**changed).fit(X, Y)
@@ -207,3 +213,27 @@ def test_a_sentence_where_scikit_learn_is_missing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delitem(sys.modules, "widemargin.sklearn")
     with pytest.raises(ImportError, match=r"needs scikit-learn 1.6 or newer, which is not installed: pip install"):
         __import__("widemargin.sklearn")
+
+
+def test_categories_are_held_or_changed_to_others() -> None:
+    draws = np.random.default_rng(0)
+    colour = draws.integers(3, size=90)
+    table = pandas.DataFrame({"size": draws.normal(size=90), **{f"is {k}": 1.0 * (colour == k) for k in range(3)}})
+    # The category decides, and the number hardly.
+    labels = (colour == 1).astype(int)
+    one_hot = [["is 0", "is 1", "is 2"]]
+    given: dict[str, Any] = {"method": "pgd", "eps": 0.1, "norm": "linf", "one_hot": one_hot, "epochs": 40}
+    held, changing = (classifier(**given, category_changes=n).fit(table, labels) for n in (0, 1))
+    assert held.score(table, labels) == 1
+    np.testing.assert_array_equal(held.mean_[1:], 0)
+    assert held.scale_[0] == pytest.approx(float(table["size"].std(ddof=0)))
+    # With one change any row is any other, so that nothing can be learned.
+    assert changing.score(table, labels) < 1
+    assert (held.margin(table[:2]) > 0.1).all()
+    again = pickle.loads(pickle.dumps(held)).set_params(category_changes=1)
+    np.testing.assert_array_equal(again.margin(table[:2]), held.margin(table[:2]))
+    fragile = classifier(**given, category_changes=1).set_params(method="standard").fit(table, labels)
+    np.testing.assert_array_equal(fragile.margin(table[:2]), 0)
+    with pytest.raises(ValueError, match="must be 1 for a row's category"):
+        fragile.margin(table[:2] * 2)
+    assert classifier(**{**given, "eps": "auto"}).fit(table, labels).eps_ < 0.1

@@ -33,6 +33,7 @@ from widemargin.measure import separation as separations
 from widemargin.measure.accuracy import BATCH_SIZE
 from widemargin.measure.autoattack import Attacked, autoattack
 from widemargin.measure.calibration import BINS, Calibration
+from widemargin.measure.categories import changed_certified_radius, changed_distances
 from widemargin.measure.certified import Certificate, certified_radius
 from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis
 from widemargin.measure.distance import distances
@@ -43,6 +44,7 @@ from widemargin.method import Method, check_method
 from widemargin.perturb.apgd import APGD, TargetedAPGD, standard_targets
 from widemargin.perturb.attack import Attack, OnInputs
 from widemargin.perturb.balls import L2, OPEN, UNIT, Ball, Box, Linf, Norm, norms
+from widemargin.perturb.categories import CategoryChanges, FromChangedCategories, changes_of
 from widemargin.perturb.fab import FAB
 from widemargin.perturb.pgd import PGD
 from widemargin.perturb.search import Search
@@ -85,19 +87,22 @@ def attack(
     steps: int | None = None,
     seed: int = 0,
     device: Device = None,
+    categories: CategoryChanges | None = None,
 ) -> Tensor:
     """Adversarial points: in the ball around each point one where the model is wrong, or the point itself.
 
     `method` is apgd, apgd-t, fab, square, pgd, autoattack (all of the standard in turn) or an attack of
     `wm.perturb`.  `targeted` is the class to reach, one for all points or one for each; then y may be None.
+    `categories` of a table's rows may change first, apart from the ball; the ball's box must hold their features.
     """
     given = x if isinstance(x, Tensor) else None
     labels = torch.zeros(len(as_points(x)), dtype=torch.int64) if y is None and targeted is not None else y
     network, examples = _ready(model, (x, labels), device)
     if targeted is None:
-        points = _attacked(network, examples, ball, method, steps, seed).points
+        points = _attacked(network, examples, ball, method, steps, seed, categories).points
     else:
-        points = _towards(network, whole(examples), as_targets(targeted, len(examples)), ball, method, steps, seed)
+        targets = as_targets(targeted, len(examples))
+        points = _towards(network, whole(examples), targets, ball, method, steps, seed, categories)
     return points.to(given) if given is not None and given.is_floating_point() else points.cpu()
 
 
@@ -109,18 +114,30 @@ def robust_accuracy(
     steps: int | None = None,
     seed: int = 0,
     device: Device = None,
+    categories: CategoryChanges | None = None,
 ) -> float:
-    """The share of points that stay right wherever the attack moves them within the ball; `method` as in `attack`."""
-    return _attacked(*_ready(model, data, device), ball, method, steps, seed).robust_accuracy
+    """The share of points that stay right wherever the attack moves them within the ball; `method` and `categories`
+    as in `attack`, with those of a table that was read with `category_changes` by default."""
+    network, examples = _ready(model, data, device)
+    changes = _changes(examples, categories)
+    return _attacked(network, examples, ball, method, steps, seed, changes).robust_accuracy
 
 
 def margins(
-    model: nn.Module, data: Any, norm: str | Norm = "l2", box: Box | None = None, seed: int = 0, device: Device = None
+    model: nn.Module,
+    data: Any,
+    norm: str | Norm = "l2",
+    box: Box | None = None,
+    seed: int = 0,
+    device: Device = None,
+    categories: CategoryChanges | None = None,
 ) -> Margins:
     """Each point's distance to the decision boundary.
 
     Of points in the plane, in l2 and linf and without a box, it is measured on a grid that is refined; elsewhere the
     nearest place that minimum-norm attacks found, an upper bound.  Without a `box` it is [0, 1] for images.
+    If `categories` may change (by default as a table was read), it is the distance that the numbers must go then, and
+    `changed` how many categories differ at that place.
     """
     network, examples = _ready(model, data, device)
     dataset, ball = whole(examples), _norm(norm)
@@ -129,18 +146,32 @@ def margins(
         return planar.margins(network, dataset, p=ball.p)
     if ball.p is None:
         raise ValueError(f"margins are compared with the best possible, known for lp norms, got {ball.__name__}")
-    nearest = distances(network, examples, ball, _box(dataset) if box is None else box, seed=seed)
+    box, changes = _box(dataset) if box is None else box, _changes(dataset, categories)
+    if changes is None:
+        nearest, changed = distances(network, examples, ball, box, seed=seed), None
+    else:
+        nearest = changed_distances(network, examples, ball, box, changes, seed)
+        differ = changes.codes(nearest.places) != changes.codes(dataset.points)
+        changed = differ.sum(1).cpu().numpy()
     margin, best, places = (
         tensor.detach().cpu().numpy()
         for tensor in (nearest.distance.double(), dataset.best_margins(ball.p).double(), nearest.places)
     )
-    return Margins(margin, best, exact=False, places=places)
+    return Margins(margin, best, exact=False, places=places, changed=changed)
 
 
-def certify(model: nn.Module, data: Any, ball: Ball, device: Device = None) -> Certificate:
-    """The radius, up to the ball's, within which each point is proven to keep its class."""
+def certify(
+    model: nn.Module, data: Any, ball: Ball, device: Device = None, categories: CategoryChanges | None = None
+) -> Certificate:
+    """The radius, up to the ball's, within which each point is proven to keep its class.
+
+    If `categories` may change (by default as a table was read), whatever they become.
+    """
     network, examples = _ready(model, data, device)
     _check_ball(ball)
+    changes = _changes(examples, categories)
+    if changes is not None:
+        return Certificate(ball, changed_certified_radius(network, examples, ball, changes))
     return Certificate(ball, certified_radius(network, examples, ball))
 
 
@@ -162,16 +193,25 @@ def audit(
     device: Device = None,
     attacks: Suite = standard,
     diagnoses: Sequence[Diagnosis] = DIAGNOSES,
+    categories: CategoryChanges | None = None,
 ) -> AuditReport:
     """Robust accuracy under AutoAttack at every radius with intervals, margins, certificates, and findings on trust.
 
     `budget` is in seconds.  With a folder `out` an interrupted audit goes on when the call is made again.  `attacks`
     makes those of a ball, AutoAttack's by default; docs/add-an-attack.md and docs/add-a-diagnosis.md show others.
+    `categories` may change, too, counted apart from eps; by default as a table was read.
     """
     network = as_network(on_device(model, device))
     dataset = whole(placed(as_examples(data), device_of(network), dtype_of(network)))
     balls = _balls(eps, norm, _box(dataset) if box is None else box)
-    config = AuditConfig(balls, min(points, len(dataset)), seed, standard=attacks, diagnoses=tuple(diagnoses))
+    config = AuditConfig(
+        balls,
+        min(points, len(dataset)),
+        seed,
+        standard=attacks,
+        diagnoses=tuple(diagnoses),
+        categories=_changes(dataset, categories),
+    )
     target = AuditTarget(network, type(model).__name__, _digest(model), dataset, "the data given")
     with tempfile.TemporaryDirectory() as folder:
         result = runner.audit(target, config, (Path(folder) if out is None else Path(out)) / "audit", Clock(budget))
@@ -221,14 +261,24 @@ def _ready(model: nn.Module, data: Any, device: Device) -> tuple[Network, Exampl
 
 
 def _attacked(
-    network: Network, examples: Examples, ball: Ball, method: str | Attack | Search, steps: int | None, seed: int
+    network: Network,
+    examples: Examples,
+    ball: Ball,
+    method: str | Attack | Search,
+    steps: int | None,
+    seed: int,
+    changes: CategoryChanges | None = None,
 ) -> Attacked:
     """The one place that knows how attacks are made and led."""
     _check_ball(ball)
     inputs, _ = examples[torch.arange(1)]
     with torch.no_grad():
         classes = int(network(inputs).shape[-1])
-    return autoattack(network, examples, ball, _attacks(method, ball, classes, steps), seed)
+    attacks: Sequence[Attack] = _attacks(method, ball, classes, steps)
+    if changes is not None:
+        changes.check_box(ball.box)
+        attacks = [FromChangedCategories(one, changes) for one in attacks]
+    return autoattack(network, examples, ball, attacks, seed)
 
 
 def _towards(
@@ -239,6 +289,7 @@ def _towards(
     method: str | Attack | Search,
     steps: int | None,
     seed: int,
+    changes: CategoryChanges | None = None,
 ) -> Points:
     """All points with one target together: what attacks see is a network that tells the target from all others."""
     classes = check_network(network, dataset[torch.arange(1)][0])
@@ -250,7 +301,7 @@ def _towards(
     points = dataset.points.clone()
     for target in targets.unique().tolist():
         rows = (targets == target).nonzero()[:, 0]
-        part = _attacked(Towards(network, target), Subset(others, rows), ball, method, steps, seed)
+        part = _attacked(Towards(network, target), Subset(others, rows), ball, method, steps, seed, changes)
         points[rows.to(points.device)] = part.points
     return points
 
@@ -318,6 +369,13 @@ def _box(dataset: Dataset) -> Box:
     if dataset.stored.ndim == 4:
         return UNIT
     return OPEN if dataset.schema is None else OPEN.holding(dataset.schema.fixed)
+
+
+def _changes(examples: Examples, given: CategoryChanges | None) -> CategoryChanges | None:
+    """As given, or as a table was read."""
+    if isinstance(examples, Subset):
+        return _changes(examples.of, given)
+    return changes_of(examples.schema) if given is None else given
 
 
 def _digest(model: nn.Module) -> str:

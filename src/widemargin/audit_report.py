@@ -49,7 +49,8 @@ class AuditReport:
 
     @property
     def margins(self) -> Array:
-        """Upper bounds of the distances to the boundary: 0 for points that are wrong, infinite if none is known."""
+        """Upper bounds of the distances to the boundary: 0 for points that are wrong, or so by a change of category
+        alone, infinite if none is known."""
         return np.asarray(self.result.points["margin"][self._order])
 
     @property

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from widemargin.data.coerce import as_labels, as_points, no_labels
 from widemargin.parts import part
 from widemargin.perturb.attack import Perturbation, Perturbed
+from widemargin.perturb.boundary_distance import WithBoundaryDistance
+from widemargin.perturb.categories import CategoryChanges, WithCategoryChanges
 from widemargin.perturb.objectives import Objective, Pair, perturbed_entropy, perturbed_log_entropy
-from widemargin.perturb.search import InTrainMode, Search
+from widemargin.perturb.search import InTrainMode, Search, Unperturbed
 from widemargin.rng import Rng
 from widemargin.shapes import Labels, PerSample, Points
 from widemargin.uncertainty.drawn import Drawn, fresh_draws
@@ -191,6 +193,15 @@ def as_published(method: Method) -> Method:
     if any(term.flat_at_center for _, term in search.objective.terms):
         raise ValueError(f"TRADES as published is the recipe trades_cross_entropy, got a search of {search.objective}")
     return in_train_mode(climbing_entropy(method))
+
+
+def with_category_changes(method: Method, changes: CategoryChanges | None) -> Method:
+    """Its search changes categories, too; a method that moves nothing stays as it is."""
+    if changes is None or isinstance(method.perturb, Unperturbed):
+        return method
+    if not isinstance(method.perturb, Search | WithBoundaryDistance):
+        raise ValueError(f"categories are changed before a Search, got a method that perturbs by {method.perturb}")
+    return replace(method, perturb=WithCategoryChanges(method.perturb, changes))
 
 
 def in_train_mode(method: Method) -> Method:

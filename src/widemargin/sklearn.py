@@ -32,12 +32,14 @@ except ImportError:
 from widemargin import api, recipes
 from widemargin.audit_report import AuditReport
 from widemargin.data.dataset import Dataset
+from widemargin.measure.categories import changed_distances
 from widemargin.measure.distance import distances
 from widemargin.measure.separation import auto_radius
-from widemargin.method import Method
+from widemargin.method import Method, with_category_changes
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.spectral import ResidualMLPSpec
-from widemargin.perturb.balls import OPEN, Ball, Norm, norms
+from widemargin.perturb.balls import OPEN, Ball, Box, Norm, norms
+from widemargin.perturb.categories import CategoryChanges
 from widemargin.rng import Rng
 from widemargin.training.loop import Training, continue_training
 from widemargin.training.plan import Adam, Cosine, Epochs, Plan
@@ -80,6 +82,10 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         and stop after `n_iter_no_change` epochs without a better one.
     validation_fraction : of the rows that early stopping holds out.
     class_weight : "balanced", a dictionary by class, or None.
+    one_hot : for each column that was one-hot encoded before the numbers or names of the columns that it became, such
+        as [[3, 4, 5], ["red", "blue"]].  They are not standardised, and no search moves them.
+    category_changes : how many of those categories of a row the searches in training, margins and audits may change at
+        once, each to another of its columns; counted apart from eps.
     random_state : decides the first weights, the order of rows and all that is drawn.
 
     Attributes
@@ -110,6 +116,8 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         class_weight: Mapping[Any, float] | str | None = None,
+        one_hot: Sequence[Sequence[int | str]] | None = None,
+        category_changes: int = 0,
         random_state: Any = None,
     ) -> None:
         self.method = method
@@ -128,6 +136,8 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.class_weight = class_weight
+        self.one_hot = one_hot
+        self.category_changes = category_changes
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> WideMarginClassifier:
@@ -150,6 +160,10 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         spread = np.sqrt(np.average((X - self.mean_) ** 2, axis=0, weights=weights))
         # A column that is constant up to rounding.
         self.scale_ = np.where(spread > 1e-12 * np.abs(X).max(0, initial=0.0), spread, 1.0)
+        self._groups_, self._changes_ = self._one_hot_groups(), self.category_changes
+        held = list(self._box().fixed)
+        self.mean_[held], self.scale_[held] = 0.0, 1.0
+        self._check_one_hot(X)
         self._train(self._standardised(X), labels, weights, seed)
         return self
 
@@ -169,13 +183,17 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def margin(self, X: Any, norm: str | None = None) -> Array:
         """How far each row is from the decision boundary, in standard deviations: the nearest place of another class
-        that minimum-norm attacks found, an upper bound."""
+        that minimum-norm attacks found, an upper bound.  With `category_changes`, how far the numbers must go."""
         points = self._points(X)
         predicted = api.predict(self._network(), points).classes
         # All classes are named, so that a class that is never predicted is one to move to.
         dataset = Dataset(points, predicted, tuple(range(len(self.classes_))))
-        chosen = _norm(self.norm_ if norm is None else norm)
-        return np.asarray(distances(self._network(), dataset, chosen, OPEN).distance.double().numpy())
+        chosen, changes = _norm(self.norm_ if norm is None else norm), self._changes()
+        if changes is None:
+            nearest = distances(self._network(), dataset, chosen, self._box())
+        else:
+            nearest = changed_distances(self._network(), dataset, chosen, self._box(), changes)
+        return np.asarray(nearest.distance.double().numpy())
 
     def audit(self, X: Any, y: Any, eps: float | Sequence[float] | None = None, norm: str | None = None) -> AuditReport:
         """AutoAttack, margins, certificates and findings, at radii in standard deviations.  [the radius of training]"""
@@ -185,7 +203,9 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             dataset,
             self.eps_ if eps is None else eps,
             self.norm_ if norm is None else norm,
+            self._box(),
             points=len(dataset),
+            categories=self._changes(),
         )
 
     def _labelled(self, X: Any, y: Any) -> Dataset:
@@ -214,7 +234,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         dataset = Dataset(points, known, tuple(range(len(self.classes_))))
         self.n_samples_fit_ = len(dataset)
         self.eps_, self.norm_ = self._radius(dataset), self.norm
-        method = self._recipe(_norm(self.norm)(self.eps_, OPEN))
+        method = with_category_changes(self._recipe(_norm(self.norm)(self.eps_, self._box())), self._changes())
         if self.batch_size is not None and not self.batch_size >= 1:
             raise ValueError(f"batch_size must be at least 1, or None, got {self.batch_size!r}")
         batch = min(len(dataset), min(256, max(16, len(dataset) // 40)) if self.batch_size is None else self.batch_size)
@@ -248,9 +268,43 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.weights_ = best_weights or _copied(self._made)
         self._made = self._rebuilt()
 
+    def _one_hot_groups(self) -> tuple[tuple[int, ...], ...]:
+        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        if self.category_changes and not self.one_hot:
+            raise ValueError(f"category_changes={self.category_changes!r} needs one_hot, the columns of each category")
+        if not isinstance(self.category_changes, int) or self.category_changes < 0:
+            raise ValueError(f"category_changes must be a whole number of at least 0, got {self.category_changes!r}")
+        groups = []
+        for group in self.one_hot or ():
+            known = [names.index(one) if isinstance(one, str) and one in names else one for one in group]
+            strange = [one for one in known if isinstance(one, str) or not 0 <= one < self.n_features_in_]
+            if strange:
+                raise ValueError(
+                    f"one_hot must have names of columns or numbers from 0 to {self.n_features_in_ - 1}, got "
+                    f"{strange[0]!r}"
+                )
+            groups.append(tuple(int(one) for one in known))
+        if sum(map(len, groups)) >= self.n_features_in_:
+            raise ValueError("one_hot must leave a column of numbers, got all columns")
+        return tuple(groups)
+
+    def _box(self) -> Box:
+        return OPEN.holding(tuple(sorted({place for group in self._groups_ for place in group})))
+
+    def _changes(self) -> CategoryChanges | None:
+        if not self._changes_:
+            return None
+        return CategoryChanges(self._groups_, min(self._changes_, len(self._groups_)))
+
+    def _check_one_hot(self, X: Array) -> None:
+        if self._groups_:
+            CategoryChanges(self._groups_).codes(torch.from_numpy(X))
+
     def _radius(self, dataset: Dataset) -> float:
         if self.eps == "auto":
-            return auto_radius(self.method, dataset, self.norm)
+            free = [place for place in range(self.n_features_in_) if place not in self._box().fixed]
+            numbers = dataset if not self._groups_ else Dataset(dataset.points[:, free], dataset.labels, dataset.names)
+            return auto_radius(self.method, numbers, self.norm)
         if self.eps is None or isinstance(self.eps, str) or not 0 <= self.eps < math.inf:
             raise ValueError(f"eps must be a number of at least 0, or 'auto', got {self.eps!r}")
         return float(self.eps)

@@ -11,6 +11,7 @@ from safetensors import safe_open
 
 import widemargin as wm
 from command import refused, widemargin
+from widemargin.cli.describe import describe
 from widemargin.cli.local_data import own_data
 from widemargin.cli.verbs.train import Train
 from widemargin.data.frames import read_frame
@@ -20,7 +21,10 @@ from widemargin.data.schema import Columns
 from widemargin.io.export import on_raw_rows, write_network
 from widemargin.io.load import load_model
 from widemargin.networks.mlp import MLPSpec
+from widemargin.perturb.categories import WithCategoryChanges
+from widemargin.perturb.search import Search
 from widemargin.runs.folder import RunFolder
+from widemargin.runs.serialize import to_dict
 
 # As a user runs it: a check of every call's types would take most of the time.
 pytestmark = pytest.mark.usefixtures("untyped")
@@ -150,6 +154,9 @@ def test_warnings(capsys: pytest.CaptureFixture[str]) -> None:
         ("--missing refuse --drop id", "column 'age' of"),
         ("--test none.csv", "--test must be a file or folder, got none.csv"),
         ("--fixed age --latent", "--fixed holds columns, which latent space has not"),
+        ("--perturb-categories --latent", "--perturb-categories changes columns, which latent space has not"),
+        ("--perturb-categories colour --category-changes 0", "say the opposite"),
+        ("--category-changes -1", "--category-changes must be a whole number of at least 0, got -1"),
         ("--mean .5", "--mean and --std are for images"),
         ("--unlabelled -1", "--unlabelled is for .npz files"),
     ],
@@ -269,3 +276,33 @@ def test_an_array_as_a_table() -> None:
     assert described["names"]["features"] == ["x0", "x1", "x2", "x2 is missing"]
     widemargin("calibrate one --test own.npz --out all")
     assert json.loads(Path("all/calibration.json").read_text())["n"] == 40
+
+
+def test_categories_that_may_change(capsys: pytest.CaptureFixture[str]) -> None:
+    widemargin(f"{TRAIN} --perturb-categories colour --epochs 1 --out one")
+    assert "PGD-10 linf 0.2, 1 category change)" in capsys.readouterr().out
+    described = yaml.safe_load(Path("one/run.yaml").read_text())["run"]["Run"]
+    assert described["data"]["TableData"]["columns"]["Columns"]["category_changes"] == 1
+    changes = described["method"]["Method"]["perturb"]["WithCategoryChanges"]["changes"]
+    assert changes == {"CategoryChanges": {"columns": [[2, 3]], "most": 1}}
+    assert "WithCategoryChanges" in described["validation"]["Validation"]["attack"]
+    # As in training, unless something else is said.
+    widemargin("audit one --eps .1 --points 2 --out changed")
+    audit = json.loads(Path("changed/audit.json").read_text())
+    assert (audit["perturbed_categories"], audit["category_changes"]) == (["colour"], 1)
+    assert "change of category" in audit["broken_by"]
+    assert all("changes" in point for point in json.loads(Path("changed/points.json").read_text())["points"])
+    widemargin("audit one --eps .1 --points 2 --category-changes 0 --out held")
+    assert "category_changes" not in json.loads(Path("held/audit.json").read_text())
+    assert "--perturb-categories must name columns of categories" in refused(
+        "audit one --eps .1 --perturb-categories age", capsys
+    )
+
+
+def test_all_categories_change_where_none_is_named() -> None:
+    made = describe(Train("own.csv", "pgd", eps=0.2, alpha=0.1, steps=2, drop="id", perturb_categories=()))[1]
+    assert isinstance(made.method.perturb, WithCategoryChanges)
+    assert made.method.perturb.changes.columns == ((2, 3),)
+    plain = describe(Train("own.csv", "pgd", eps=0.2, alpha=0.1, steps=2, drop="id"))[1]
+    assert isinstance(plain.method.perturb, Search)
+    assert "category_changes" not in repr(to_dict(plain))

@@ -3,8 +3,8 @@ import torch
 from torch import Tensor
 
 from widemargin.data.checks import UNLABELLED
-from widemargin.data.coerce import whole
-from widemargin.data.dataset import Dataset, Subset
+from widemargin.data.coerce import placed, whole
+from widemargin.data.dataset import Dataset, Subset, row_numbers
 
 POINTS = torch.arange(8.0).view(4, 2)
 
@@ -43,3 +43,15 @@ Y = torch.tensor([0, 2, 1])
 def test_a_subset_is_made_whole() -> None:
     subset = Subset(Subset(Dataset(X, Y), torch.tensor([2, 0])), torch.tensor([1, 0]))
     assert torch.equal(whole(subset).stored, X[[0, 2]])
+
+
+def test_a_subset_may_have_other_inputs_in_place_of_its_rows() -> None:
+    moved = 10 + X[[0, 0, 1]]
+    subset = Subset(Dataset(X, Y), torch.tensor([2, 2, 0]), moved)
+    inputs, labels = subset[torch.tensor([0, 2])]
+    assert torch.equal(inputs, moved[[0, 2]])
+    assert torch.equal(labels, Y[[2, 0]])
+    assert row_numbers(subset, torch.arange(3)).tolist() == [2, 2, 0]
+    assert torch.equal(whole(subset).points, moved)
+    double = placed(subset, X.device, torch.float64)
+    assert double[torch.arange(3)][0].dtype == torch.float64

@@ -198,3 +198,40 @@ def test_it_is_written_and_read(tmp_path: Path) -> None:
 def test_scales_apart() -> None:
     assert apart({"a": 1.0, "b": 99.0, "c": 0.0}) == []
     assert "200-fold (a: 0.5, b: 100)" in apart({"a": 0.5, "b": 100.0})[0]
+
+
+def test_categories_that_may_change(tmp_path: Path) -> None:
+    shapes = [(*row, ["round", "square"][k % 2]) for k, row in enumerate(ROWS)]
+    file = table(tmp_path / "own.csv", shapes, "price,age,share,colour,shape")
+
+    def schema(columns: Columns) -> Schema:
+        made = TableData(file, columns).draw().train.schema
+        assert made is not None
+        return made
+
+    plain, both = schema(Columns()), schema(Columns(category_changes=5))
+    assert plain.places("colour") == (3, 4, 5)
+    assert plain.places("shape") == (6, 7)
+    with pytest.raises(ValueError, match="no column of categories named 'age'"):
+        plain.places("age")
+    # More changes than columns are all of them; what is fixed stays, whatever is asked.
+    assert (both.category_changes, both.perturbed_columns) == (2, ("colour", "shape"))
+    assert schema(Columns(category_changes=1, perturbed=("shape",))).perturbed_columns == ("shape",)
+    one = schema(Columns(category_changes=1, perturbed=("colour", "shape"), fixed=("colour",)))
+    assert one.perturbed_columns == ("shape",)
+    # In a ball they are held as ever.
+    assert plain.fixed == both.fixed == tuple(range(3, 9))
+    assert both.changing(0) == plain
+    assert plain.changing(1, ("shape",)) == schema(Columns(category_changes=1, perturbed=("shape",)))
+    assert Schema.from_dict(json.loads(json.dumps(both.to_dict()))) == both
+    assert not {"category_changes", "perturbed_columns"} & set(plain.to_dict())
+    for columns, message in (
+        (Columns(category_changes=1, perturbed=("age",)), "got 'age', which holds numbers: name it in --categories"),
+        (Columns(category_changes=1, perturbed=("size",)), "got 'size', which is not used"),
+        (Columns(category_changes=1, fixed=("colour", "shape")), "that --fixed does not hold, got 'colour', 'shape'"),
+        (Columns(category_changes=1, drop=("colour", "shape")), "that --fixed does not hold, got none"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            schema(columns)
+    with pytest.raises(ValueError, match="--category-changes must be a whole number of at least 0, got -1"):
+        Columns(category_changes=-1)

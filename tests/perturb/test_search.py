@@ -23,9 +23,9 @@ from widemargin import (
     udp,
 )
 from widemargin.networks.mlp import MLP
-from widemargin.perturb.ascent import Ascent, Fixed, Misclassified, Steepest, Uniform
+from widemargin.perturb.ascent import Ascent, Fixed, Gaussian, Misclassified, Steepest, Uniform
 from widemargin.perturb.balls import Ball
-from widemargin.perturb.objectives import perturbed_loss
+from widemargin.perturb.objectives import divergence, perturbed_loss
 from widemargin.perturb.search import InTrainMode, Search, Unperturbed
 from widemargin.rng import Rng
 from widemargin.uncertainty.cuts import after
@@ -255,3 +255,13 @@ def test_one_member_with_a_softmax_is_found_among_others() -> None:
     members = [nn.Linear(3, 2), nn.Sequential(nn.Linear(3, 2), nn.Softmax(-1))]
     with pytest.raises(ValueError, match="got rows that look like probabilities"):
         pgd(Linf(0.1), 0.1, 1).perturb(Ensemble(members), GOOD_POINTS, GOOD_LABELS, Rng.seeded(0))
+
+
+def test_the_clean_points_may_be_elsewhere() -> None:
+    network, clean = line([1.0, 0.0]), torch.tensor([[-2.0, 0.0]], dtype=torch.float64)
+    # From a place on the other side it goes on, away from the clean answer, and not back.
+    start, label = torch.tensor([[1.0, 0.0]], dtype=torch.float64), torch.zeros(1, dtype=torch.int64)
+    search = Search(divergence, Linf(0.5, OPEN), Ascent(Fixed(3), Steepest(0.2), Gaussian()))
+    moved = search(network, start, label, Rng.seeded(0), clean_at=clean)
+    assert float(moved.points[0, 0]) == pytest.approx(1.5)
+    assert float(moved.distance) == pytest.approx(0.5)

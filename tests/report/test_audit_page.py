@@ -12,7 +12,8 @@ from widemargin.auditing.adversarial import npz
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.result import Adversarial, Audit
 from widemargin.measure.diagnostics.finding import Finding, Verdict
-from widemargin.perturb.balls import Linf
+from widemargin.perturb.balls import OPEN, Linf
+from widemargin.perturb.categories import CategoryChanges
 from widemargin.report.audit_page import _class_name, page, sheet
 from widemargin.report.document import Remark
 
@@ -272,3 +273,32 @@ def test_a_class_may_be_called_anything(whole: Audit) -> None:
 
 def test_a_class_that_the_data_have_not_is_called_by_its_number() -> None:
     assert [_class_name(("a", "b"), number) for number in (1, 2)] == ["b", "2"]
+
+
+def test_changes_of_category_are_named() -> None:
+    box = OPEN.holding((1, 2, 3))
+    codes = np.zeros((10, 1), dtype=int)
+    to = codes.copy()
+    to[2:6] = 1
+    way = np.array([0, 0, 0, 0.05, 0.05, 0.15, 0.15, 0.3, 0.3, 0.3])
+    points = {**audit().points, "margin": way, "way": way, "changed_from": codes, "changed_to": to}
+    found = audit(
+        config=AuditConfig((Linf(0.1, box), Linf(0.2, box)), 10, categories=CategoryChanges(((1, 2),))),
+        attacks=("apgd-ce", "minimum-norm", "change of category"),
+        points=points,
+        features=("size", "colour=red", "colour=blue", "age is missing"),
+        categories=(("colour", ("red", "blue")),),
+    )
+    shown = page(found)
+    assert "changed by up to 0.2 in linf and in colour, under AutoAttack (attacks tried: change of category, " in (
+        shown.summary
+    )
+    assert "with age is missing held fixed, changes of category (colour) counted apart" in shown.settings
+    tables = {table.title: table for table in shown.tables}
+    # Two are misclassified, and one is broken by its category alone.
+    assert tables["Accuracy under AutoAttack"].rows[1][:2] == ("a change of category", "70.0 %")
+    changes = tables["Changes of category at the nearest wrong place within linf 0.2"]
+    assert changes.rows == (("colour: red -> blue", "4"),)
+    nearest = tables["Points that a changed category brings nearest to another class"].rows
+    assert nearest[0] == ("2", "a", "colour: red -> blue", "0")
+    assert shown.html()

@@ -74,6 +74,10 @@ def test_fields_that_came_later_are_left_out_while_they_say_nothing() -> None:
     assert to_dict(UNIT) == {"Box": {"low": 0.0, "high": 1.0}}
     assert to_dict(UNIT.holding((2,))) == {"Box": {"low": 0.0, "high": 1.0, "fixed": [2]}}
     assert "class_weights" not in to_dict(TRIAL.method)["Method"]
+    assert not {"category_changes", "perturbed"} & set(to_dict(Columns())["Columns"])
+    changing = Columns(category_changes=2, perturbed=("colour",))
+    assert to_dict(changing)["Columns"]["perturbed"] == ["colour"]
+    assert again(changing) == changing
     # Keys as they were before.
     assert key_of(TableData(Table("/own.csv", "kind"))) == "7f51aa1df36341fd"
     assert key_of(LocalData(Table("/own.csv"))) == "a7525cf70fd3e8a3"

@@ -20,7 +20,9 @@ _ROUNDING = 1e-5
 
 def adversarial(target: AuditTarget, config: AuditConfig, points: dict[str, Array]) -> Adversarial:
     """Of every point that is classified correctly the nearest place that minimum-norm attacks found, if any."""
-    is_known = (points["way"] > 0) & np.isfinite(points["way"])
+    # A change of category may be enough.
+    changed = (points["answer"] == points["label"]) & (config.categories is not None)
+    is_known = ((points["way"] > 0) | changed) & np.isfinite(points["way"])
     chosen = np.flatnonzero(is_known)[np.argsort(points["row"][is_known])]
     rows, places, distance = (points[name][chosen] for name in ("row", "place", "way"))
     inputs, _ = target.examples[torch.from_numpy(rows)]

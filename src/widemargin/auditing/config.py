@@ -11,6 +11,7 @@ from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis
 from widemargin.measure.surrogate import UPDATES
 from widemargin.perturb import suites
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.categories import CategoryChanges
 from widemargin.perturb.suites import ShortestSuite, Suite
 
 
@@ -31,12 +32,16 @@ class AuditConfig:
     """In this order, those first that there is always time for."""
     surrogate_updates: int = UPDATES
     """For how many updates the surrogate is fitted from which examples are transferred."""
+    categories: CategoryChanges | None = None
+    """Changes of category that come before those of a ball; None if there are none."""
 
     def __post_init__(self) -> None:
         if not self.balls:
             raise ValueError("an audit needs at least 1 radius, got none")
         if not -(2**63) <= self.seed < 2**63:
             raise ValueError(f"the seed must be a whole number from -2^63 to 2^63 - 1, got {self.seed}")
+        if self.categories is not None:
+            self.categories.check_box(self.balls[0].box)
         if self.points < 1 or self.chunk < 1:
             raise ValueError(f"an audit needs at least 1 point and chunks of 1, got {self.points} and {self.chunk}")
 
@@ -47,6 +52,7 @@ class AuditConfig:
             "shortest": suites.shortest,
             "diagnoses": DIAGNOSES,
             "surrogate_updates": UPDATES,
+            "categories": None,
         }
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         said = [f"{name}={value!r}" for name, value in values.items() if name not in usual or value != usual[name]]

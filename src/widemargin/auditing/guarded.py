@@ -18,6 +18,8 @@ from widemargin.uncertainty.network import Network
 CERTIFICATES = "certificates"
 SHORTEST = "minimum-norm"
 """The name of all attacks without a radius, among the others: what they find counts in every ball."""
+CHANGE = "change of category"
+"""The name, among the attacks, of what needs no change of numbers."""
 Failed = dict[str, str]
 """By the name of a part, why it failed."""
 

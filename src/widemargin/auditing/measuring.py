@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widemargin.auditing.categories import worst_of_changes
 from widemargin.auditing.chunks import Chunk
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.guarded import CERTIFICATES, SHORTEST, Failed, guarded
@@ -42,7 +43,7 @@ def measured_chunk(
     """Everything that is saved of these points; without certificates if `certify` is None."""
     failed = Failed()
     try:
-        points = _measured(target, config, rows, certify, on_answers, failed)
+        points = _worst(target, config, Subset(target.examples, rows), certify, on_answers, failed)
     except Exception as problem:
         raise ValueError(_fails(sentence_of(problem))) from problem
     within = {attack.name for attack in attacks_within(target, config, config.balls[0])}
@@ -81,15 +82,34 @@ def _fails(why: str) -> str:
     )
 
 
-def _measured(
+def _worst(
     target: AuditTarget,
     config: AuditConfig,
-    rows: Tensor,
+    examples: Subset,
     certify: Certify | None,
     on_answers: OnAnswers,
     failed: Failed,
 ) -> dict[str, Array]:
-    examples, network = Subset(target.examples, rows), target.eot.network
+    """If categories may change, of all that each point may become."""
+
+    def measure(some: Subset) -> dict[str, Array]:
+        return _measured(target, config, some, certify, on_answers, failed)
+
+    if config.categories is None:
+        return measure(examples)
+    number = len(attacks_within(target, config, config.balls[0])) + 1
+    return worst_of_changes(target.eot.network, examples, config.categories, measure, number)
+
+
+def _measured(
+    target: AuditTarget,
+    config: AuditConfig,
+    examples: Subset,
+    certify: Certify | None,
+    on_answers: OnAnswers,
+    failed: Failed,
+) -> dict[str, Array]:
+    network = target.eot.network
     inputs, labels = examples[torch.arange(len(examples))]
     with torch.no_grad(), in_eval_mode(network):
         answers = network(inputs).argmax(-1)
@@ -115,7 +135,7 @@ def _measured(
     without = (known.by == NO_ATTACK) & (known.breaks < len(config.balls)) & (distance > 0)
     by = torch.where(without, len(attacks_within(target, config, config.balls[-1])), known.by)
     return {
-        "row": rows.numpy(),
+        "row": examples.rows.numpy(),
         "label": labels.cpu().numpy(),
         "answer": answers.cpu().numpy(),
         "breaks": known.breaks.numpy(),

@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widemargin.auditing.config import AuditConfig
-from widemargin.auditing.guarded import SHORTEST
+from widemargin.auditing.guarded import CHANGE, SHORTEST
 from widemargin.measure.diagnostics import Finding
 from widemargin.measure.distance import NO_ATTACK
 from widemargin.measure.eot import Draws
 from widemargin.measure.interval import Proportion, wilson
 
 Array = NDArray[Any]
+CategoryNames = tuple[tuple[str, tuple[str, ...]], ...]
+"""Of each column that may change its name and those of its categories."""
 FORMAT = 5
 """Of what is saved and of audit.json; a newer one begins anew."""
 
@@ -83,7 +85,8 @@ class Audit:
     points: dict[str, Array]
     """`row`, `label`, `answer`; `breaks` (from which ball on it is wrong) and `by` whom; how many attacks were `tried`
     within a ball; `margin`; `place` where it is wrong and the `way` there; `certified`, NaN where there is no
-    certificate."""
+    certificate.  If categories may change, those of the point and of its place (`changed_from`, `changed_to`), by their
+    numbers; ways and margins are then of numbers."""
     findings: tuple[Finding, ...]
     asked: int
     """How many points there should be; fewer if the time was up."""
@@ -105,6 +108,8 @@ class Audit:
     """Names, if they have any."""
     test_digest: str = ""
     """Of the test part, from which the points are drawn."""
+    categories: CategoryNames = ()
+    """Of the columns whose category may change."""
 
     @property
     def n(self) -> int:
@@ -154,24 +159,24 @@ class Audit:
 
     @property
     def contributions(self) -> tuple[Contribution, ...]:
-        """Of every attack, in the order in which they were run: the minimum-norm attacks first, since what they find
-        counts in every ball."""
-        order = sorted(self.broken_by, key=lambda name: name != SHORTEST)
+        """Of every attack, in the order in which they were run."""
         return tuple(
-            Contribution(name, self._run_on(name), tuple(self.broken_by[name]), self._alone(name)) for name in order
+            Contribution(name, self._run_on(name), tuple(self.broken_by[name]), self._alone(name))
+            for name in sorted(self.broken_by, key=turn_of)
         )
 
     def _run_on(self, name: str) -> int | None:
         number, within = self.attacks.index(name), self._within
-        if name == SHORTEST:
-            return int(self.right.sum())
+        if name in (CHANGE, SHORTEST):
+            return int(self.right.sum()) - (sum(self.broken_by.get(CHANGE, ())) if name == SHORTEST else 0)
         if number < within:
             return int((self.points["tried"] > number).sum()) if "tried" in self.points else None
         # What comes after all of them is run on the points that none of them broke.
         return int((self.points["breaks"] == len(self.config.balls)).sum()) + sum(self.broken_by[name])
 
     def _alone(self, name: str) -> tuple[int, ...] | None:
-        if name != SHORTEST or name in self.failed or "way" not in self.points:
+        # With changes of category they are not run on points that a change breaks.
+        if name != SHORTEST or name in self.failed or "way" not in self.points or CHANGE in self.attacks:
             return None
         way = self.points["way"][self.right] * (1 - 1e-5)
         return tuple(int((way <= ball.radius).sum()) for ball in self.config.balls)
@@ -186,6 +191,21 @@ class Audit:
         """The features that nothing may change, by name or place."""
         places = self.config.balls[0].box.fixed
         return tuple(self.features[place] if self.features else str(place) for place in places)
+
+    @property
+    def changes(self) -> tuple[tuple[str, ...], ...]:
+        """For every point the changes of category at its place, such as "colour: red -> blue"."""
+        if "changed_to" not in self.points:
+            return ((),) * self.n
+        pairs = zip(self.points["changed_from"].tolist(), self.points["changed_to"].tolist(), strict=True)
+        return tuple(
+            tuple(
+                f"{name}: {values[before]} -> {values[after]}"
+                for (name, values), before, after in zip(self.categories, *pair, strict=True)
+                if before != after
+            )
+            for pair in pairs
+        )
 
     @property
     def norm(self) -> str:
@@ -220,6 +240,7 @@ class Audit:
             "classes": list(self.classes),
             "features": list(self.features),
             "fixed": list(self.fixed),
+            **self._perturbed(),
             "n": self.n,
             "asked": self.asked,
             "seed": self.config.seed,
@@ -247,6 +268,13 @@ class Audit:
             "versions": {name: version(name) for name in ("widemargin", "torch", "numpy")},
         }
 
+    def _perturbed(self) -> dict[str, Any]:
+        """Nothing if no category may change, so that files stay as they were."""
+        allowed = self.config.categories
+        if allowed is None:
+            return {}
+        return {"perturbed_categories": [name for name, _ in self.categories], "category_changes": allowed.most}
+
     def per_point(self) -> list[dict[str, Any]]:
         """One plain row for every point."""
         names = ("row", "label", "answer", "breaks", "by", "margin", "certified")
@@ -257,7 +285,15 @@ class Audit:
             row["by"] = None if row["by"] == NO_ATTACK else self.attacks[row["by"]]
             row["breaks"] = radii[row["breaks"]] if self.attacks else None
             row["margin"], row["certified"] = _plain(row["margin"]), _plain(row["certified"])
+        if self.config.categories is not None:
+            for row, changes in zip(rows, self.changes, strict=True):
+                row["changes"] = list(changes)
         return rows
+
+
+def turn_of(name: str) -> int:
+    """Changes of category and attacks without a radius are run first, since what they find counts in every ball."""
+    return {CHANGE: 0, SHORTEST: 1}.get(name, 2)
 
 
 def is_proven(points: dict[str, Array], config: AuditConfig) -> bool:

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from widemargin.auditing.adversarial import adversarial
+from widemargin.auditing.categories import names_of
 from widemargin.auditing.certificates import uncertifiable
 from widemargin.auditing.chunks import FIRST, check_saved, joined_chunks, pieces, saved_rows, write_chunk
 from widemargin.auditing.clock import UNLIMITED, Clock, Stopwatch, TimeIsUp, duration
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.findings import Diagnosed, diagnosed, missed_by_gradients, settled
-from widemargin.auditing.guarded import CERTIFICATES, SHORTEST, Failed, failures
+from widemargin.auditing.guarded import CERTIFICATES, CHANGE, SHORTEST, Failed, failures
 from widemargin.auditing.measuring import attacks_within, measured_chunk, unattacked
 from widemargin.auditing.pace import Cost, OnProgress, Pace, cost
 from widemargin.auditing.result import Array, Audit
@@ -71,7 +72,9 @@ class _UnderWay:
     @property
     def each(self) -> float:
         """How many seconds a point may take."""
-        return self.cost.of_point(self.target.classes, starts_of(self._first_inputs))
+        changes = self.config.categories
+        alternatives = 1 if changes is None else changes.attacked
+        return alternatives * self.cost.of_point(self.target.classes, starts_of(self._first_inputs))
 
     @property
     def _first_inputs(self) -> Points:
@@ -154,6 +157,8 @@ def _joined(work: _UnderWay, diagnosed: Diagnosed, notes: tuple[str, ...]) -> Au
     names = tuple(attack.name for attack in attacks)
     findings = (*diagnosed.findings, *failures(failed, names), *missed_by_gradients(points, attacks))
     by, left_out = (*names, SHORTEST), diagnosed.left_out
+    if config.categories is not None:
+        by = (*by, CHANGE)
     try:
         moved = _transferred(work, points)
     except Exception as problem:
@@ -193,6 +198,7 @@ def _answered(work: _UnderWay, points: dict[str, Array]) -> Audit:
         digest=target.examples.digest,
         features=target.examples.features,
         test_digest=digest(target.examples.stored, target.examples.labels),
+        categories=names_of(work.config.categories, target.examples),
     )
 
 
@@ -253,7 +259,7 @@ def _certifiable(work: _UnderWay) -> tuple[str, ...]:
     if not work.first:
         work.processes.wait()
     if not path.exists():
-        write_json(path, asdict(uncertifiable(work.target, work.config.balls[0])))
+        write_json(path, asdict(uncertifiable(work.target, work.config.balls[0], changes=work.config.categories)))
     if work.first:
         work.processes.wait()
     stored = read_json(path)

@@ -33,12 +33,14 @@ from widemargin.cli.inputs import (
     place_of,
     with_tests,
 )
+from widemargin.cli.local_data import changes_asked, names_asked
 from widemargin.cli.train import device_of
 from widemargin.cli.verbs.audit import Audit
 from widemargin.data.dataset import Dataset
 from widemargin.files import Damaged, read_json, write_json, write_whole
 from widemargin.io.load import check_gradients, load_model
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
+from widemargin.perturb.categories import CategoryChanges, changes_of
 from widemargin.report.audit_page import SHEET, page, sheet
 from widemargin.report.figures import png
 from widemargin.training.processes import process_group
@@ -60,6 +62,7 @@ def audit_model(words: Audit, console: rich.console.Console, configure: Configur
     each_feature = words.box == ("data",)
     box = _box_of(drawn.test, each_feature) if box is None else box.holding(box_of(drawn.test).fixed)
     balls = tuple(ball_named(words.norm, radius, box) for radius in radii)
+    changes = _changes(words, drawn.test)
     notes = notes_on(data, drawn, model)
     target = AuditTarget(model.network, model.name, model.digest, drawn.test.to(device), called, notes)
     answers(target.network, target.examples, called)
@@ -70,6 +73,7 @@ def audit_model(words: Audit, console: rich.console.Console, configure: Configur
     with process_group(device) as started:
         processes = patient(started)
         config = _shared(configure(balls, min(words.points, len(drawn.test)), words.seed), processes.count)
+        config = replace(config, categories=changes)
         result = _watched(target, config, out / "audit", Clock(budget), console, processes)
     if result is not None:
         _write(result, out, words, console)
@@ -103,6 +107,20 @@ def _box_of(examples: Dataset, each_feature: bool) -> Box:
     # A box has some room; in the points' own precision a feature that never varies has none.
     high = torch.where(low < high, high, torch.nextafter(high, torch.tensor(math.inf, dtype=high.dtype)))
     return Box(tuple(low.tolist()), tuple(high.tolist()), box_of(examples).fixed)
+
+
+def _changes(words: Audit, examples: Dataset) -> CategoryChanges | None:
+    """As in training, unless the options say otherwise."""
+    schema, most = examples.schema, changes_asked(words.perturb_categories, words.category_changes)
+    if most is None:
+        return changes_of(schema)
+    if schema is None:
+        raise ValueError("--perturb-categories and --category-changes are for runs on tables: leave them out")
+    names = names_asked(words.perturb_categories)
+    if words.perturb_categories is None:
+        # Another number of changes in the same columns.
+        names = schema.perturbed_columns
+    return changes_of(schema.changing(most, names))
 
 
 def _shared(config: AuditConfig, processes: int) -> AuditConfig:

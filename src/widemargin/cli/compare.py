@@ -147,7 +147,7 @@ def _validation(run: Mapping[str, Any], n: int) -> Attack | None:
     attack = validation_attack(run)
     if attack is None or isinstance(attack, str):
         return None if attack is None else Attack("own", 0.0, n, (attack,))
-    return Attack(f"{attack.name} {attack.norm}", attack.eps, n, (f"{attack.steps} steps of {attack.alpha:g}",))
+    return Attack(f"{attack.name} {attack.norm}", attack.eps, n, (attack.effort,))
 
 
 def _audit_entry(folder: Path) -> Entry:
@@ -178,7 +178,8 @@ def _read_audit(path: Path) -> tuple[Measured, str]:
     """And of which examples it is."""
     try:
         content = read_json(path)
-        on = ", ".join(f"{name} {_short(content[name])}" for name in ("data", "box", "seed") if name in content)
+        names = ("data", "box", "perturbed_categories", "category_changes", "seed")
+        on = ", ".join(f"{name} {_short(content[name])}" for name in names if name in content)
         robust = {
             Attack(str(one["norm"]), float(one["eps"]), int(one["n"]), tuple(map(str, one["attacks"])), on): float(
                 one["accuracy"]

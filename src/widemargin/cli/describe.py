@@ -21,12 +21,13 @@ from widemargin.data.schema import apart
 from widemargin.measure.neighbors import NEAREST
 from widemargin.measure.robustness import pgd_attack
 from widemargin.measure.separation import auto_radius
-from widemargin.method import Method, balanced
+from widemargin.method import Method, balanced, with_category_changes
 from widemargin.networks.mlp import FlatMLPSpec, MLPSpec
 from widemargin.networks.normalized import NormalizedSpec
 from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.parts import choices
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Linf
+from widemargin.perturb.categories import WithCategoryChanges, changes_of
 from widemargin.perturb.objectives import CLIMBED, Objective
 from widemargin.perturb.search import Search
 from widemargin.runs.run import NetworkSpec, Run, Validation
@@ -104,9 +105,14 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
     inputs = box_of(drawn.train)
     if words.fixed and (words.latent or words.cut):
         raise ValueError("--fixed holds columns, which latent space has not: leave out --latent and --cut")
+    changes = changes_of(drawn.train.schema)
+    if changes is not None and (words.latent or words.cut):
+        raise ValueError(
+            "--perturb-categories changes columns, which latent space has not: leave out --latent and --cut"
+        )
     box = inputs if named is None else named.holding(inputs.fixed)
     space = (named or OPEN) if words.latent or words.cut else box
-    method = _weighted(words, _method(words, space), drawn.train)
+    method = with_category_changes(_weighted(words, _method(words, space), drawn.train), changes)
     if words.augment and not image:
         raise ValueError("--augment is for images: leave it out for a table")
     plan = Plan(
@@ -117,7 +123,9 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
         average,
         words.mixed,
     )
-    validation = Validation(words.validate_every, _attack(words, image, usual, box))
+    attack = _attack(words, image, usual, box)
+    changed = WithCategoryChanges(attack, changes) if attack is not None and changes is not None else attack
+    validation = Validation(words.validate_every, changed)
     name = words.network or usual.network
     network = _normalized(words, _network(words, name, drawn.train), drawn.train)
     run = Run(data, network, method, plan, words.seed, _place(words), validation, estimator)

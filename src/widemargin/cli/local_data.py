@@ -20,7 +20,17 @@ from widemargin.data.schema import Columns
 
 File = TypeVar("File", bound=LocalFile)
 OwnData = LocalData | SplitData | TableData
-_OF_TABLES = ("drop", "only", "categories", "fixed", "eps_column", "standardize", "no_standardize")
+_OF_TABLES = (
+    "drop",
+    "only",
+    "categories",
+    "fixed",
+    "perturb_categories",
+    "category_changes",
+    "eps_column",
+    "standardize",
+    "no_standardize",
+)
 _VALIDATION = ("val", "valid", "validation")
 _ARRAYS = (("x", "y"), ("X", "y"), ("data", "target"), ("images", "labels"))
 """Names of examples and labels; those of the parts end in _train, _val and _test."""
@@ -32,7 +42,8 @@ def own_data(words: Train, path: Path) -> OwnData:
         return _table_data(words, path)
     if words.decimal is not None:
         raise ValueError("--decimal is for tables of text, .csv and .tsv: leave it out")
-    given = [word for word in _OF_TABLES if getattr(words, word)]
+    # --perturb-categories without names is given, too.
+    given = [word for word in _OF_TABLES if getattr(words, word) not in (None, False, getattr(Train, word))]
     if given and path.suffix == ".npz":
         arrays = _with_named(words, _npz_parts(path, words.unlabelled), lambda other: _npz_parts(other, None))
         # Numbers that a program has stored are taken as they are unless that is said.
@@ -156,7 +167,23 @@ def _columns(words: Train) -> Columns:
         not words.no_standardize,
         _units(words),
         _names(words.fixed),
+        changes_asked(words.perturb_categories, words.category_changes) or 0,
+        names_asked(words.perturb_categories),
     )
+
+
+def changes_asked(perturbed: tuple[str, ...] | None, changes: int | None) -> int | None:
+    """How many categories may change at once, by both options; None if neither is given."""
+    if changes is not None and changes < 0:
+        raise ValueError(f"--category-changes must be a whole number of at least 0, got {changes}")
+    if perturbed and changes == 0:
+        raise ValueError("--perturb-categories and --category-changes 0 say the opposite: give one of them")
+    return changes if changes is not None or perturbed is None else 1
+
+
+def names_asked(perturbed: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Apart by commas, as in --fixed, or by blanks."""
+    return tuple(name for word in perturbed or () for name in _names(word))
 
 
 def _names(words: str | None) -> tuple[str, ...]:

@@ -16,9 +16,27 @@ class ValidationAttack:
     eps: float
     steps: int
     alpha: float
+    category_changes: int = 0
+    columns: tuple[tuple[int, ...], ...] = ()
+    """Of which categories may change, the places of their features."""
 
     def __str__(self) -> str:
-        return f"{self.name}-{self.steps} {self.norm} {radius_text(self.eps)}"
+        changes = f", {self.changes}" if self.changes else ""
+        return f"{self.name}-{self.steps} {self.norm} {radius_text(self.eps)}{changes}"
+
+    @property
+    def changes(self) -> str:
+        """Of categories; nothing if there are none."""
+        if not self.category_changes:
+            return ""
+        return f"{self.category_changes} category change{'s' * (self.category_changes > 1)}"
+
+    @property
+    def effort(self) -> str:
+        """What must be the same for two figures to be compared, beside the ball."""
+        places = ", ".join(f"{column[0]} to {column[-1]}" for column in self.columns)
+        changes = f", {self.changes} in features {places}" if self.changes else ""
+        return f"{self.steps} steps of {self.alpha:g}{changes}"
 
     @property
     def options(self) -> str:
@@ -31,12 +49,19 @@ def validation_attack(run: Mapping[str, Any]) -> ValidationAttack | str | None:
     attack = run.get("Run", run)["validation"]["Validation"]["attack"]
     if attack is None:
         return None
+    changes = 0
+    columns: tuple[tuple[int, ...], ...] = ()
+    if "WithCategoryChanges" in attack:
+        allowed = attack["WithCategoryChanges"]["changes"]["CategoryChanges"]
+        attack, changes = attack["WithCategoryChanges"]["search"], allowed["most"]
+        columns = tuple(tuple(column) for column in allowed["columns"])
     if "Search" not in attack:
         return str(attack)
     ((norm, ball),) = attack["Search"]["ball"].items()
     ascent = attack["Search"]["ascent"]["Ascent"]
     ((_, steps),), ((_, step),) = ascent["steps"].items(), ascent["step"].items()
-    return ValidationAttack("PGD", str(norm).lower(), float(ball["radius"]), steps["most"], step["size"])
+    radius, length = float(ball["radius"]), step["size"]
+    return ValidationAttack("PGD", str(norm).lower(), radius, steps["most"], length, changes, columns)
 
 
 def figures_text(figures: Mapping[str, Any], attack: ValidationAttack | str | None) -> str:

@@ -69,7 +69,8 @@ def as_labels(labels: Any, rows: int) -> Labels:
 def placed(examples: Examples, device: torch.device, dtype: torch.dtype) -> Examples:
     """Where a model is, in the precision in which it computes."""
     if isinstance(examples, Subset):
-        return Subset(placed(examples.of, device, dtype), examples.rows)
+        moved = None if examples.moved is None else examples.moved.to(device, dtype)
+        return Subset(placed(examples.of, device, dtype), examples.rows, moved)
     stored = examples.stored
     wanted = dtype if stored.is_floating_point() else stored.dtype
     if (stored.device, stored.dtype, examples.labels.device) == (device, wanted, device):
@@ -79,7 +80,10 @@ def placed(examples: Examples, device: torch.device, dtype: torch.dtype) -> Exam
 
 def whole(examples: Examples) -> Dataset:
     """A subset as a dataset of its own."""
-    return examples if isinstance(examples, Dataset) else whole(examples.of).take(examples.rows)
+    if isinstance(examples, Dataset):
+        return examples
+    taken = whole(examples.of).take(examples.rows)
+    return taken if examples.moved is None else replace(taken, stored=examples.moved, white=1)
 
 
 def no_labels(inputs: Points) -> Labels:

@@ -157,6 +157,8 @@ class Subset:
 
     of: Examples
     rows: Tensor
+    moved: Points | None = None
+    """Other inputs in their place, as many; a row may then be there several times."""
 
     @property
     def labels(self) -> Labels:
@@ -170,6 +172,8 @@ class Subset:
         return len(self.rows)
 
     def __getitem__(self, rows: Tensor | slice | int) -> tuple[Points, Labels]:
+        if self.moved is not None:
+            return self.moved[rows], self.labels[rows]
         return self.of[self.rows[rows]]
 
 

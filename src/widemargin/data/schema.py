@@ -49,10 +49,16 @@ class Columns:
     """By column: how much of it is 1 after standardising, instead of its standard deviation."""
     fixed: tuple[str, ...] = ()
     """Columns that a perturbation must not change, beside the categories and what is missing."""
+    category_changes: int = 0
+    """How many categories of a row a perturbation may change at once, each to another of its column."""
+    perturbed: tuple[str, ...] = ()
+    """The columns whose category may change then, all of categories if empty; those that are `fixed` stay."""
 
     def __post_init__(self) -> None:
         if self.missing not in ("median", "refuse"):
             raise ValueError(f"--missing must be median or refuse, got {self.missing}")
+        if self.category_changes < 0:
+            raise ValueError(f"--category-changes must be a whole number of at least 0, got {self.category_changes}")
         for name, unit in self.units:
             if not _LEAST <= unit < np.inf:
                 raise ValueError(f"the unit of column {quoted(name)} must be at least {_LEAST:.2g}, got {unit}")
@@ -99,6 +105,10 @@ class Schema:
     standardized: bool = True
     dropped: tuple[str, ...] = ()
     """Columns that were there and are not used."""
+    category_changes: int = 0
+    """How many categories of a row a perturbation may change at once."""
+    perturbed_columns: tuple[str, ...] = ()
+    """The columns whose category may change then."""
 
     @staticmethod
     def fit(frame: Frame, rows: NDArray[np.int64], columns: Columns, label: str, classes: tuple[Any, ...]) -> Schema:
@@ -130,7 +140,25 @@ class Schema:
                 f"{frame.path} must give at most {MOST_COLUMNS:,} features, got {len(schema.features):,}: leave out "
                 "columns of many categories with --drop"
             )
-        return schema
+        return schema.changing(columns.category_changes, columns.perturbed)
+
+    def changing(self, category_changes: int, perturbed: tuple[str, ...] = ()) -> Schema:
+        """The same schema, with so many changes of category in a row, in these columns or in all that are not fixed."""
+        if category_changes == 0:
+            return replace(self, category_changes=0, perturbed_columns=())
+        known = [column.name for _, column in self.categories]
+        strange = [name for name in perturbed if name not in known]
+        if strange:
+            numbers = [column.name for _, column in self.numbers]
+            what = "which holds numbers: name it in --categories" if strange[0] in numbers else "which is not used"
+            raise ValueError(f"--perturb-categories must name columns of categories, got {quoted(strange[0])}, {what}")
+        free = tuple(name for name in known if name in (perturbed or known) and name not in self.fixed_columns)
+        if not free:
+            raise ValueError(
+                f"--perturb-categories needs a column of categories that --fixed does not hold, got "
+                f"{listed(map(quoted, known)) or 'none'}"
+            )
+        return replace(self, category_changes=min(category_changes, len(free)), perturbed_columns=free)
 
     @property
     def numbers(self) -> list[tuple[int, NumberColumn]]:
@@ -162,6 +190,15 @@ class Schema:
         numbers = [column.name for _, column in self.numbers]
         held = [place for place, name in enumerate(numbers) if name in self.fixed_columns]
         return (*held, *range(len(numbers), len(self.features)))
+
+    def places(self, name: str) -> tuple[int, ...]:
+        """Of the features of a column of categories."""
+        first = len(self.numbers)
+        for _, column in self.categories:
+            if column.name == name:
+                return tuple(range(first, first + len(column.values)))
+            first += len(column.values)
+        raise ValueError(f"there is no column of categories named {quoted(name)}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -261,7 +298,11 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         columns = [{"kind": _KIND[type(column)], **asdict(column)} for column in self.columns]
-        return {**asdict(self), "classes": list(self.classes), "columns": columns}
+        content = {**asdict(self), "classes": list(self.classes), "columns": columns}
+        if not self.category_changes:
+            # As it was before there were such changes.
+            del content["category_changes"], content["perturbed_columns"]
+        return content
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Schema:

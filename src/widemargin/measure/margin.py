@@ -28,6 +28,9 @@ class Margins:
     """Measured in the plane, with a sign; else upper bounds, the nearest places that attacks found, 0 where wrong."""
     places: NDArray[Any] | None = None
     """Where the network is wrong, if attacks found it."""
+    changed: NDArray[np.int64] | None = None
+    """If categories may change: how many do at the place.  The margin is then that of the numbers, and 0 also where a
+    change of category is enough, which counts among the errors."""
 
     @property
     def errors(self) -> int:

@@ -9,6 +9,7 @@ from widemargin.fast.accelerate import accelerated
 from widemargin.measure.accuracy import BATCH_SIZE, Mask, fraction, iter_batches
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.categories import WithCategoryChanges
 from widemargin.perturb.frozen import frozen
 from widemargin.perturb.objectives import (
     Objective,
@@ -53,14 +54,19 @@ def pgd_attack(ball: Ball, alpha: float, steps: int) -> Search:
 
 
 def robust(
-    network: Network, examples: Examples, attack: Search, seed: int = 0, restarts: int = 1, rows: int = BATCH_SIZE
+    network: Network,
+    examples: Examples,
+    attack: Search | WithCategoryChanges,
+    seed: int = 0,
+    restarts: int = 1,
+    rows: int = BATCH_SIZE,
 ) -> Mask:
     """For every example, whether it is right where it is and wherever the attack takes it, in all restarts.
 
     Inputs are attacked, also of a network that is cut elsewhere.  What is drawn for an example follows from the seed,
     the restart and its number, so the answer does not depend on how many `rows` are computed at once.
     """
-    _check_attack(attack, restarts)
+    _check_attack(attack.walk if isinstance(attack, WithCategoryChanges) else attack, restarts)
     whole = InputSpace(network)
     batches = []
     with frozen(network):
@@ -80,7 +86,9 @@ def robust(
     return torch.cat(batches)
 
 
-def robust_accuracy(network: Network, examples: Examples, attack: Search, seed: int = 0, restarts: int = 1) -> float:
+def robust_accuracy(
+    network: Network, examples: Examples, attack: Search | WithCategoryChanges, seed: int = 0, restarts: int = 1
+) -> float:
     """The share of examples that stay right."""
     return fraction(robust(network, examples, attack, seed, restarts))
 

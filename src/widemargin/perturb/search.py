@@ -62,11 +62,14 @@ class Search:
         """Only a search that asks for labels nowhere, nor for when to stop."""
         return self.objective.takes_unlabelled and self.ascent.until == Never()
 
-    def __call__(self, network: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
+    def __call__(
+        self, network: Network, inputs: Tensor, labels: Tensor, rng: AnyRng, clean_at: Tensor | None = None
+    ) -> Perturbed:
+        """Where inputs are not the clean points, `clean_at` are."""
         # Each replica has a block of the batch, so no row may leave it.
         climb = _climb if network.replicas == 1 else climb_masked
         with frozen(network):
-            return _search(self, climb, network, inputs, labels, rng)
+            return _search(self, climb, network, inputs, labels, rng, clean_at)
 
 
 @part
@@ -124,13 +127,21 @@ class _Hill:
 _Climb = Callable[[_Hill, Tensor, Tensor], Tensor]
 
 
-def _search(search: Search, climb: _Climb, network: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
+def _search(
+    search: Search,
+    climb: _Climb,
+    network: Network,
+    inputs: Tensor,
+    labels: Tensor,
+    rng: AnyRng,
+    clean_at: Tensor | None = None,
+) -> Perturbed:
     check_points(inputs)
     rng = rng.by_block()
     with torch.no_grad():
         center = network.encode(inputs)
         search.ball.box.check(center)
-        clean = cache(lambda: _without_gradient(network, center))
+        clean = cache(lambda: _without_gradient(network, center if clean_at is None else network.encode(clean_at)))
         left = search.ascent.steps.draw(len(center), rng).to(center.device)
         delta = search.ball.project(search.ascent.start(search.ball, center, rng), center)
         delta = climb(_Hill(search, network, labels, center, clean), delta, left)

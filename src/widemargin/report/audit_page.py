@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,11 +10,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from widemargin.auditing.guarded import SHORTEST
-from widemargin.auditing.result import Adversarial, Audit
+from widemargin.auditing.result import Adversarial, Audit, turn_of
 from widemargin.auditing.transfer import TRANSFER
 from widemargin.data.limits import listed
 from widemargin.measure.diagnostics import Finding
+from widemargin.measure.interval import wilson
 from widemargin.report.advice import Words, advice_on, advice_on_time
 from widemargin.report.document import Picture, Remark, Report, Tone
 from widemargin.report.figures import BEST, COLOURS, TINTS, Array, bare, panels
@@ -44,6 +45,8 @@ DEFINITIONS: Mapping[str, str] = {
     "clean": "without any change.",
     "minimum-norm": "attacks that search for the nearest place of another class at any distance: DDN, FMN, FAB and "
     "APGD in shrinking balls.",
+    "change of category": "the category of a column becomes another of that column, as often as allowed; no number "
+    "changes.",
     "apgd-ce": "projected gradient ascent of cross-entropy with its own step sizes (Croce and Hein 2020).",
     "apgd-dlr": "the same of the difference-of-logits ratio (Croce and Hein 2020).",
     "apgd-margin": "the same of the difference of the two logits, where there are only two classes.",
@@ -82,7 +85,7 @@ def page(audit: Audit, words: Words | None = None) -> Report:
         f"{_answer(audit)} {_warnings(audit)}",
         settings.strip(),
         remarks,
-        (_accuracy(audit), _by_attack(audit), _distribution(audit), _by_class(audit)),
+        (_accuracy(audit), _by_attack(audit), *_changes(audit), _distribution(audit), _by_class(audit)),
         (_margins(audit), *_examples(audit)),
         lead=_curve(audit),
         definitions=DEFINITIONS,
@@ -96,8 +99,18 @@ def _answer(audit: Audit) -> str:
     return (
         f"Of {audit.n:,} test examples of {audit.data}{left}, {_percent(robust.fraction)} "
         f"[{100 * robust.low:.1f}, {100 * robust.high:.1f}] are still classified correctly however they are changed by "
-        f"up to {radius_text(largest.radius)} in {audit.norm}, {_known(audit)}. Unchanged, "
+        f"up to {radius_text(largest.radius)} in {audit.norm}{_changeable(audit)}, {_known(audit)}. Unchanged, "
         f"{_percent(audit.clean.fraction)} are."
+    )
+
+
+def _changeable(audit: Audit) -> str:
+    changes = audit.config.categories
+    if changes is None:
+        return ""
+    names = listed(name for name, _ in audit.categories)
+    return (
+        f" and in up to {changes.most} of the categories {names}" if len(audit.categories) > 1 else f" and in {names}"
     )
 
 
@@ -113,9 +126,8 @@ def _known(audit: Audit) -> str:
 
 
 def _in_turn(audit: Audit) -> list[str]:
-    """The attacks that were led, in their order: those without a radius go first, since what they find counts in
-    every ball."""
-    return sorted(audit.led, key=lambda name: name != SHORTEST)
+    """The attacks that were led, in their order."""
+    return sorted(audit.led, key=turn_of)
 
 
 def _autoattack(audit: Audit) -> str:
@@ -178,8 +190,12 @@ def _remark(audit: Audit, finding: Finding, words: Words) -> Remark:
 
 def _box(audit: Audit) -> str:
     """A page has no room for an interval of every feature."""
-    box = audit.config.balls[0].box
-    held = f", with {listed(audit.fixed)} held fixed" if box.fixed else ""
+    box, changes = audit.config.balls[0].box, audit.config.categories
+    changing = set() if changes is None else {place for column in changes.columns for place in column}
+    fixed = [name for name, place in zip(audit.fixed, box.fixed, strict=True) if place not in changing]
+    held = f", with {listed(fixed)} held fixed" if fixed else ""
+    if changes is not None:
+        held += f", changes of category ({listed(name for name, _ in audit.categories)}) counted apart"
     if isinstance(box.low, tuple):
         return f"of {len(box.low)} intervals, as in audit.json{held}"
     return f"{box.holding(())!r}{held}"
@@ -188,13 +204,18 @@ def _box(audit: Audit) -> str:
 def _accuracy(audit: Audit) -> Table:
     columns = ["points moved within", "accuracy", "95 % interval"]
     rows = [["nothing (clean)", _percent(audit.clean.fraction), _interval(audit.clean.low, audit.clean.high)]]
+    proven = [""]
+    if audit.config.categories is not None:
+        alone = wilson(int((audit.right & (audit.points["margin"] > 0)).sum()), audit.n)
+        rows.append(["a change of category", _percent(alone.fraction), _interval(alone.low, alone.high)])
+        proven.append(_percent(float((audit.points["certified"] > 0).mean())))
     for ball, robust in zip(audit.config.balls, audit.robust, strict=True):
         rows.append(
             [f"{audit.norm} {radius_text(ball.radius)}", _percent(robust.fraction), _interval(robust.low, robust.high)]
         )
     if audit.certified is not None:
         columns.append("certified")
-        proven = ("", *(_percent(one.fraction) for one in audit.certified))
+        proven += [_percent(one.fraction) for one in audit.certified]
         rows = [[*row, share] for row, share in zip(rows, proven, strict=True)]
     return Table(f"Accuracy under {_autoattack(audit)}", tuple(columns), tuple(map(tuple, rows)))
 
@@ -238,11 +259,45 @@ def _at_each_radius(audit: Audit, counts: tuple[int, ...]) -> str:
     return listed(f"{count:,} within {radius_text(ball.radius)}" for count, ball in balls)
 
 
+def _changes(audit: Audit) -> list[Table]:
+    """Which changes of category break most rows, and the rows that need the least beside."""
+    if audit.config.categories is None:
+        return []
+    within = audit.points["way"] <= audit.config.balls[-1].radius
+    changed = [(row, changes) for row, changes in enumerate(audit.changes) if changes and within[row]]
+    counts = Counter(one for _, changes in changed for one in changes)
+    largest = f"{audit.norm} {radius_text(audit.config.balls[-1].radius)}"
+    most = Table(
+        f"Changes of category at the nearest wrong place within {largest}",
+        ("change", "points"),
+        tuple((change, str(count)) for change, count in counts.most_common(SHOWN)) or (("none", "0"),),
+        f"Of {len(changed):,} points, at whose nearest wrong place a category differs from theirs."
+        + (f" The {SHOWN} most frequent changes." if len(counts) > SHOWN else ""),
+    )
+    nearest = sorted(changed, key=lambda one: float(audit.points["way"][one[0]]))[:SHOWN]
+    rows = tuple(
+        (
+            str(audit.points["row"][row]),
+            _class_name(audit.classes, int(audit.points["label"][row])),
+            ", ".join(changes),
+            f"{audit.points['way'][row]:.4g}",
+        )
+        for row, changes in nearest
+    )
+    if not rows:
+        return [most]
+    columns = ("row of the test part", "class", "change of category", f"change of numbers, {audit.norm}")
+    note = "All points are in points.json; where the numbers need not change at all, the category is enough."
+    return [most, Table("Points that a changed category brings nearest to another class", columns, rows, note)]
+
+
 def _distribution(audit: Audit) -> Table:
     margin = audit.points["margin"]
     shares = (0.05, 0.25, 0.5, 0.75, 0.95)
     values = [_distance(value) for value in np.quantile(margin, shares, method="inverted_cdf")]
-    columns = ("", "misclassified", "least", *(f"{100 * share:g} %" for share in shares), "mean, if correct")
+    # With changes of category others have a margin of 0, too.
+    at_zero = "misclassified" if audit.config.categories is None else "misclassified or by a category"
+    columns = ("", at_zero, "least", *(f"{100 * share:g} %" for share in shares), "mean, if correct")
     right = margin[margin > 0]
     mean = _distance(right.mean()) if len(right) else ""
     wrong = _percent(float((margin == 0).mean()))
@@ -262,6 +317,8 @@ def _distribution(audit: Audit) -> Table:
         )
     largest = audit.config.balls[-1].radius
     note = f"In {audit.norm}; misclassified points count with 0"
+    if audit.config.categories is not None:
+        note += ", and so do those that a change of category makes so; distances are those of the numbers"
     if np.isinf(margin).any():
         note += f"; for {int(np.isinf(margin).sum()):,} points no attack found a place of another class"
     note += f"; lower bounds were looked for up to {largest:g} only." if len(rows) > 1 else "."

@@ -10,6 +10,7 @@ from torch import Generator, nn
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.method import Method
 from widemargin.parts import part
+from widemargin.perturb.categories import WithCategoryChanges
 from widemargin.perturb.search import Search
 from widemargin.rng import Rng
 from widemargin.runs.keys import key_of, older_keys
@@ -38,7 +39,7 @@ class Validation:
 
     every: int = 1
     """In epochs."""
-    attack: Search | None = None
+    attack: Search | WithCategoryChanges | None = None
     watched: tuple[tuple[str, Search], ...] = ()
     """Accuracy under these is recorded too, by name; it decides nothing."""
 

@@ -14,7 +14,12 @@ from widemargin.perturb.objectives import Objective, Term
 TERMS: dict[str, Term] = {
     term.name: term for value in vars(objectives).values() if isinstance(value, Objective) for _, term in value.terms
 }
-LATER = {"Box": {"fixed"}, "Method": {"class_weights"}, "Table": {"decimal"}}
+LATER = {
+    "Box": {"fixed"},
+    "Method": {"class_weights"},
+    "Table": {"decimal"},
+    "Columns": {"category_changes", "perturbed"},
+}
 """Fields that parts got after version 2 began: left out while they have their default, so that keys stay."""
 WRITTEN = {"Ascent": {"fraction": "share"}}
 """Fields that were renamed after version 2 began: files and keys keep the name that they had."""

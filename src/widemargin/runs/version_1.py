@@ -50,6 +50,7 @@ _SHOWN_IF_CHANGED = {
     "Npz": {"unlabelled"},
     "Table": {"decimal"},
     "Method": {"class_weights"},
+    "Columns": {"category_changes", "perturbed"},
 }
 """Fields that a key left out while they had their default; a field that is added to a part later belongs here too."""
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from widemargin.cli.verbs.choices import NORM
-from widemargin.cli.verbs.data import Measured
+from widemargin.cli.verbs.data import CATEGORY_CHANGES, PERTURB_CATEGORIES, Measured
 from widemargin.cli.verbs.numbers import Number
 
 _OPTIONAL = arg(metavar="TEXT", help_behavior_hint="")
@@ -30,6 +30,8 @@ class WhatToAudit:
     """Stop after this time, as 90s, 10m or 2h, and say what was left out.  [none]"""
     box: Annotated[tuple[str, ...] | None, arg(metavar="unit|open|data|LOW HIGH", help_behavior_hint="")] = None
     """Valid inputs: [0, 1], any, the range of each column, or LOW to HIGH.  [unit for images, open for tables]"""
+    perturb_categories: Annotated[tuple[str, ...] | None, PERTURB_CATEGORIES] = None
+    category_changes: Annotated[int | None, CATEGORY_CHANGES] = None
     seed: int = 0
     """Decides which points are drawn, and all that attacks draw."""
     device: str = "cpu"

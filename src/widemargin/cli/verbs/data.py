@@ -12,6 +12,20 @@ _INT, _FLAG = arg(metavar="INT", help_behavior_hint=""), arg(help_behavior_hint=
 _TEXT = arg(metavar="TEXT", help_behavior_hint="")
 _FILE, _NAMES = arg(metavar="FILE", help_behavior_hint=""), arg(metavar="COLUMN,...", help_behavior_hint="")
 _DECIMAL = arg(metavar=",|.", help_behavior_hint="")
+# One text for `train`, `sweep` and `audit`.
+PERTURB_CATEGORIES = arg(
+    metavar="COLUMN,...",
+    help_behavior_hint="",
+    help="Columns whose category a perturbation may change to another of the column, all of categories if none is "
+    "named; never to something in between.  --fixed columns and missing values stay.  [no category changes; in an "
+    "audit as in training]",
+)
+CATEGORY_CHANGES = arg(
+    metavar="INT",
+    help_behavior_hint="",
+    help="How many categories of a row may change at once, beside the numbers and counted apart from --eps.  "
+    "[1 with --perturb-categories, else 0; in an audit as in training]",
+)
 SIZE = arg(metavar="HEIGHT WIDTH", help_behavior_hint="")
 
 
@@ -42,7 +56,7 @@ class TableColumns:
     only: Annotated[str | None, _NAMES] = None
     """Columns of a table that are used, and no others."""
     categories: Annotated[str | None, _NAMES] = None
-    """Columns of numbers that stand for categories, as those of texts do; no perturbation changes a category."""
+    """Columns of numbers that stand for categories, as those of texts do."""
     decimal: Annotated[Literal[",", "."] | None, _DECIMAL] = None
     """Decimal mark in columns of a table that could be read with either, such as 1,234.  [each decides itself]"""
     missing: Literal["median", "refuse"] = "median"
@@ -55,6 +69,8 @@ class TableColumns:
     """Radii in the units of columns, as price=50 age=2: such a column is scaled so that there --eps is that radius."""
     fixed: Annotated[str | None, _NAMES] = None
     """Columns that no perturbation may change, in training, attacks, margins and certificates."""
+    perturb_categories: Annotated[tuple[str, ...] | None, PERTURB_CATEGORIES] = None
+    category_changes: Annotated[int | None, CATEGORY_CHANGES] = None
 
 
 @dataclass(frozen=True)
