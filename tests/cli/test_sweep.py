@@ -9,7 +9,9 @@ import tyro
 
 from command import refused, widemargin
 from sweeps import SHORT, folders, write_data
-from widemargin.cli.sweep import words_of
+from widemargin import cli
+from widemargin.cli.sweep import _Words, words_of
+from widemargin.cli.verbs.sweep import Sweep
 from widemargin.cli.verbs.train import Train
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.run_yaml import read_run
@@ -93,3 +95,29 @@ def test_words_of_a_run_are_understood_by_train() -> None:
     config = (tyro.conf.FlagCreatePairsOff,)
     words = shlex.split(shlex.join(words_of(train)))
     assert tyro.cli(Train, args=words, config=config) == train
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("--data own.npz --method udp --eps .1:.4 --alpha .05:.2:log --steps 1:3", "sweep-0fb970e9d8ae6b6d"),
+        (
+            "--data t.csv --label kind --method udpr --eps .1 --alpha .1 --steps 5 --weight .1:1 --mean .5 --size 8 8 "
+            "--seed 3 --device cuda --fixed a,b --epochs 2 --no-standardize --lr .1:.2 --average ema --optimizer sgd",
+            "sweep-e2868910c301335b",
+        ),
+    ],
+)
+def test_a_sweep_of_before_is_found_by_its_name(words: str, name: str) -> None:
+    assert _Words.of(understood(f"{words} --judge-eps .1")).name == name
+
+
+def test_an_option_that_came_later_names_another_sweep_where_it_is_given() -> None:
+    usual, other = (_Words.of(understood(f"{SHORT[6:]}{more}")).name for more in ("", " --decimal ,"))
+    assert usual != other
+
+
+def understood(words: str) -> Sweep:
+    verb = cli.verb_of(["sweep", *words.split()])
+    assert isinstance(verb, Sweep)
+    return verb

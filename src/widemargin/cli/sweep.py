@@ -60,6 +60,29 @@ def sweep(words: Sweep, console: rich.console.Console) -> None:
             say(console, line)
 
 
+_NAMED = (
+    *("data", "method", "network", "eps", "alpha", "steps", "weight", "patience", "scale", "measure", "norm", "latent"),
+    *("cut", "epochs", "batch", "optimizer", "lr", "schedule", "augment", "average", "mixed", "fraction", "capacity"),
+    *("width", "members", "dropout", "dropout_draws", "deep_kernel", "label", "validation", "test", "drop", "only"),
+    *("categories", "missing", "standardize", "no_standardize", "eps_column", "fixed", "class_weights", "mean", "std"),
+    *("unlabelled", "size", "box", "validate_every", "seed", "device", "validate_eps", "out", "stop_after"),
+    "tensorboard",
+)
+"""What the name of a sweep always says, in the order of the first sweeps, so that those are found again."""
+
+
+@dataclass(frozen=True)
+class _Named:
+    """The words of a run as the name of its sweep says them: an option that came later only where it is given."""
+
+    train: Train
+
+    def __repr__(self) -> str:
+        later = [field.name for field in fields(self.train) if field.name not in _NAMED]
+        given = [name for name in later if getattr(self.train, name) != getattr(Train, name)]
+        return f"Train({', '.join(f'{name}={getattr(self.train, name)!r}' for name in (*_NAMED, *given))})"
+
+
 @dataclass(frozen=True)
 class _Words:
     """A sweep's words, understood."""
@@ -93,14 +116,8 @@ class _Words:
 
     @property
     def name(self) -> str:
-        """Follows from all that decides what is searched: a changed command is another sweep.
-
-        What is as usual is left out, so that a new option does not rename the sweeps of before.
-        """
-        fixed = replace(self.fixed, device=Train.device)
-        said = {field.name: getattr(fixed, field.name) for field in fields(fixed)}
-        changed = {field.name: said[field.name] for field in fields(fixed) if said[field.name] != field.default}
-        return f"sweep-{key_of(sorted(changed.items()), sorted(self.ranges.items()))}"
+        """Follows from all that decides what is searched: a changed command is another sweep."""
+        return f"sweep-{key_of(_Named(replace(self.fixed, device=Train.device)), sorted(self.ranges.items()))}"
 
     def trained(self, parameters: Mapping[str, float]) -> Train:
         return replace(self.fixed, **dict(parameters))  # type: ignore[arg-type]
