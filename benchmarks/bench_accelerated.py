@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import widemargin as wm
 from widemargin.measure.autoattack import autoattack
-from widemargin.measure.robustness import pgd_attack
+from widemargin.measure.robustness import pgd_attack, robust_accuracy
 from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
 
@@ -106,7 +106,7 @@ def pgd(width: int, points: int, steps: int = 10) -> None:
             return model(images), model(found)  # type: ignore[return-value]
 
     name = f"PGD, {steps} steps, ResNet-18 (width {width}), {points} points: plain -> ours"
-    show(name, *ratio(loop, lambda: wm.robust_accuracy(whole, data, attack), rounds=3))
+    show(name, *ratio(loop, lambda: robust_accuracy(whole, data, attack), rounds=3))
 
 
 if __name__ == "__main__":

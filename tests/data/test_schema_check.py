@@ -1,6 +1,7 @@
 """Whatever stands in a file, a schema is one of a table or refused in one sentence."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -60,6 +61,8 @@ def test_wrong_schemas_are_refused(change: dict[str, Any], message: str) -> None
         (1, {"name": "age"}, "different names"),
         (1, {"values": ["red", "red"]}, "different texts for the categories of 'colour'"),
         (1, {"values": {"red": 1}}, "different texts for the categories of 'colour'"),
+        (1, {"values": ["red", "r" * 2_000]}, "at most 1,000 characters in the name and the categories of 'colour'"),
+        (1, {"name": "c" * 2_000}, "at most 1,000 characters in the name and the categories of 'c"),
         (1, {"missing": None}, "whether 'colour' may be missing"),
         (1, {"kind": "own"}, "it is no schema"),
     ],
@@ -75,3 +78,20 @@ def test_wrong_columns_are_refused(place: int, change: dict[str, Any], message: 
 def test_what_is_no_schema(content: Any) -> None:
     with pytest.raises(ValueError, match="it is no schema"):
         checked_schema(content)
+
+
+def test_names_of_features_are_not_made_for_the_check() -> None:
+    """A long name of a column with many categories would take all memory."""
+    assert "features" not in vars(checked_schema(SCHEMA.to_dict()))
+    number, category = SCHEMA.to_dict()["columns"]
+    many = {**category, "name": "c" * 1_000, "values": [str(place) for place in range(100_000)]}
+    with pytest.raises(ValueError, match="at most 100,000 features"):
+        checked_schema({**SCHEMA.to_dict(), "columns": [number, many]})
+
+
+def test_many_columns_that_are_fixed_take_little_time() -> None:
+    names, number = [str(place) for place in range(10_000)], {**SCHEMA.to_dict()["columns"][0], "median": None}
+    wide = {**SCHEMA.to_dict(), "columns": [{**number, "name": name} for name in names], "fixed_columns": names[1:]}
+    begun = time.process_time()
+    assert checked_schema(wide).fixed[-1] == 9_999
+    assert time.process_time() - begun < 0.5

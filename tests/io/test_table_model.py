@@ -66,6 +66,14 @@ def test_a_file_that_does_not_encode_as_its_schema_says() -> None:
         on_features(graph(SCHEMA, sizes=(10**9, 3)), SCHEMA)
 
 
+def test_a_file_that_fails_on_some_rows() -> None:
+    """Its dry run is on zeros; missing values come later."""
+    look_up = Step("Gather", lambda rows: (torch.zeros(91)[rows[:, 2].long()],), ("rows",), ("found",))
+    network = Graph({}, [look_up], "rows", "found", (None, 3))
+    with pytest.raises(ValueError, match="its Gather cannot be computed: index"):
+        on_features(network, SCHEMA)
+
+
 def metadata(content: Any) -> dict[str, str]:
     return {"classes": '["no", "yes"]', "schema": content if isinstance(content, str) else json.dumps(content)}
 

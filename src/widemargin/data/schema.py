@@ -130,15 +130,15 @@ class Schema:
             else:
                 made.append(_number(name, values, rows, columns, units.get(name), frame))
         schema = Schema(label, classes, tuple(made), columns.fixed, columns.standardize, frame.left_out)
-        if len(schema.fixed) == len(schema.features):
+        if schema.feature_count > MOST_COLUMNS:
+            raise ValueError(
+                f"{frame.path} must give at most {MOST_COLUMNS:,} features, got {schema.feature_count:,}: leave out "
+                "columns of many categories with --drop"
+            )
+        if len(schema.fixed) == schema.feature_count:
             raise ValueError(
                 f"{frame.path} must have at least one column of numbers that may change, got "
                 f"{listed(frame.columns)}: leave out --fixed, or add columns"
-            )
-        if len(schema.features) > MOST_COLUMNS:
-            raise ValueError(
-                f"{frame.path} must give at most {MOST_COLUMNS:,} features, got {len(schema.features):,}: leave out "
-                "columns of many categories with --drop"
             )
         return schema.changing(columns.category_changes, columns.perturbed)
 
@@ -177,6 +177,12 @@ class Schema:
             if (column.missing if isinstance(column, CategoryColumn) else column.median is not None)
         ]
 
+    @property
+    def feature_count(self) -> int:
+        """Without their names, which may be long: how many there are is checked first."""
+        one_hot = sum(len(column.values) for _, column in self.categories)
+        return len(self.numbers) + one_hot + len(self.missing)
+
     @cached_property
     def features(self) -> tuple[str, ...]:
         """Names, in the order of the encoding."""
@@ -187,9 +193,9 @@ class Schema:
     @cached_property
     def fixed(self) -> tuple[int, ...]:
         """Places of the features that a perturbation must not change."""
-        numbers = [column.name for _, column in self.numbers]
-        held = [place for place, name in enumerate(numbers) if name in self.fixed_columns]
-        return (*held, *range(len(numbers), len(self.features)))
+        numbers, chosen = [column.name for _, column in self.numbers], set(self.fixed_columns)
+        held = [place for place, name in enumerate(numbers) if name in chosen]
+        return (*held, *range(len(numbers), self.feature_count))
 
     def places(self, name: str) -> tuple[int, ...]:
         """Of the features of a column of categories."""
@@ -386,6 +392,12 @@ def _category(name: str, values: Column, rows: NDArray[np.int64], columns: Colum
             f"column {quoted(name)} of {frame.path} must hold numbers, or categories that are each in several rows, "
             f"got {len(distinct):,} different texts in {len(values):,} rows, such as {quoted(distinct[0])}: "
             "leave it out with --drop"
+        )
+    if len(name) > MOST_NAME:
+        # It stands in the name of the feature of each category.
+        raise ValueError(
+            f"the name of a column of categories in {frame.path} must have at most {MOST_NAME:,} characters, got "
+            f"{len(name):,} in {quoted(name)}: give it a shorter one"
         )
     longest = max(distinct, key=len, default="")
     if len(longest) > MOST_NAME:

@@ -47,7 +47,7 @@ def _problems(schema: Schema) -> Iterator[str]:
             yield f"columns of the names in {field.name}"
     for column in schema.columns:
         yield from _column_problems(column)
-    if len(schema.features) > MOST_COLUMNS or len(schema.fixed) == len(schema.features):
+    if schema.feature_count > MOST_COLUMNS or len(schema.fixed) == schema.feature_count:
         yield f"at most {MOST_COLUMNS:,} features, one of which at least may change"
 
 
@@ -56,6 +56,9 @@ def _column_problems(column: SchemaColumn) -> Iterator[str]:
     if isinstance(column, CategoryColumn):
         if not _is_tuple(column.values, str) or len(set(column.values)) < len(column.values):
             yield f"different texts for the categories of {called}"
+        if any(len(text) > MOST_NAME for text in (column.name, *column.values)):
+            # Both stand in the name of each feature.
+            yield f"at most {MOST_NAME:,} characters in the name and the categories of {called}"
         if not isinstance(column.missing, bool):
             yield f"true or false for whether {called} may be missing"
         return

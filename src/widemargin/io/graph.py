@@ -103,7 +103,7 @@ class Graph(nn.Module):
         yield self._given, inputs
         for step, read_last in self._steps:
             # Kept until it was seen, though nothing may read it.
-            _take(values, step, [name for name in read_last if name not in step.outputs])
+            _take_checked(values, step, [name for name in read_last if name not in step.outputs])
             yield from ((name, values[name]) for name in step.outputs if name)
             for name in read_last:
                 values.pop(name, None)
@@ -133,11 +133,7 @@ class Graph(nn.Module):
         with torch.no_grad(), _Sized(self.largest_value):
             for step, read_last in self._steps:
                 dropped = self._numbers(values, read_last)
-                try:
-                    _take(values, step, read_last)
-                except Exception as problem:
-                    # torch may raise anything on the operators of a file.
-                    raise ValueError(f"its {sentence(step.operator)} cannot be computed: {sentence(problem)}") from None
+                _take_checked(values, step, read_last)
                 alive += self._numbers(values, step.outputs) - dropped
                 if alive > MOST_ALIVE:
                     raise ValueError(f"it keeps {alive:,} numbers at once for a few points, more than {MOST_ALIVE:,}")
@@ -163,6 +159,14 @@ def _take(values: dict[str, Any], step: Step, read_last: Sequence[str]) -> None:
     values.update((name, value) for name, value in zip(step.outputs, outputs, strict=False) if name)
     for name in read_last:
         values.pop(name, None)
+
+
+def _take_checked(values: dict[str, Any], step: Step, read_last: Sequence[str]) -> None:
+    try:
+        _take(values, step, read_last)
+    except Exception as problem:
+        # torch may raise anything on the operators of a file.
+        raise ValueError(f"its {sentence(step.operator)} cannot be computed: {sentence(problem)}") from None
 
 
 def padded(points: Tensor, batch: int) -> Tensor:

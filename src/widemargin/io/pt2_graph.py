@@ -97,13 +97,12 @@ def _read(archive: Archive) -> GraphFile:
 
 
 def _metadata(archive: Archive) -> dict[str, str]:
-    """Those extra files that may describe a table; others may be large, and are not ours."""
-    texts = {}
-    for name in archive.names:
-        described = re.search(r"(?:^|/)extra(?:_files)?/(schema|classes)\.json$", name)
-        if described is not None:
-            texts[described[1]] = archive.read(name, LARGEST_JSON).decode()
-    return texts
+    """What describes a model of a table, for which there are both files; one alone is not ours, and may be anything."""
+    named = ((re.search(r"(?:^|/)extra(?:_files)?/(schema|classes)\.json$", name), name) for name in archive.names)
+    places = {described[1]: name for described, name in named if described is not None}
+    if places.keys() != {"schema", "classes"}:
+        return {}
+    return {kind: archive.read(name, LARGEST_JSON).decode() for kind, name in places.items()}
 
 
 def _size(argument: Mapping[str, Any]) -> int:
