@@ -45,6 +45,9 @@ def _problems(schema: Schema) -> Iterator[str]:
     for field in fields(schema):
         if field.name.endswith("_columns") and not set(getattr(schema, field.name)) <= set(schema.names):
             yield f"columns of the names in {field.name}"
+    categories = {column.name for _, column in schema.categories} - set(schema.fixed_columns)
+    if not set(schema.perturbed_columns) <= categories or schema.category_changes > len(schema.perturbed_columns):
+        yield "perturbed_columns of categories that are not fixed, and at most one change for each"
     for column in schema.columns:
         yield from _column_problems(column)
     if schema.feature_count > MOST_COLUMNS or len(schema.fixed) == schema.feature_count:
