@@ -84,8 +84,8 @@ WIDE = L2(10.0, OPEN)
 PAPER, EVEN, DRAWN_STEPS, WEIGHTED, EVEN_PROJECTED, PROJECTED, FREE, TOLD = (
     "UDP, sign steps, eps .5 (the paper's)",
     "UDP, l2 steps, eps .2",
-    "the same, weighed by drawn steps alone",
-    "the same, weighed by distance to the boundary",
+    "UDP, l2 steps, weighed by drawn steps alone",
+    "UDP, l2 steps, weighed by distance to the boundary",
     "projection steps, eps .5",
     "projection steps, eps .5, nearness .05",
     "projection steps, self-scaled nearness",
