@@ -6,7 +6,7 @@ import pytest
 from cases import WITH_BALL, WITHOUT_BALL
 from command import refused
 from made_files import write_cifar10, write_idx, write_svhn
-from widemargin import SGD, Adam, Epochs, Linf, recipes
+from widemargin import SGD, Adam, Epochs, Linf, Method, recipes
 from widemargin.cli.describe import MEASURES, describe
 from widemargin.cli.verbs.train import Train
 from widemargin.training.plan import EMA, SWA, Multistep, NoAverage, Triangle
@@ -76,18 +76,33 @@ def test_every_recipe_has_its_words(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("udp", recipes.udp(Linf(0.2), alpha=0.05, steps=10)),
+        ("pgd", recipes.pgd(Linf(0.2), alpha=0.05, steps=10)),
+        ("r-fgsm", recipes.r_fgsm(Linf(0.2), alpha=0.25)),
+        ("udp-single-step", recipes.udp_single_step(Linf(0.2))),
+    ],
+)
+def test_steps_follow_from_the_radius_where_nothing_is_said(method: str, expected: Method) -> None:
+    assert describe(Train("digits", method, eps=0.2))[1].method == expected
+    if method == "udp":
+        _, run, _ = describe(Train("digits", method, eps=0.2, alpha=0.1, steps=3))
+        assert run.method == recipes.udp(Linf(0.2), alpha=0.1, steps=3)
+
+
+@pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (
-            "--data digits --method udp --eps .2",
-            "udp needs --alpha and --steps: it takes --eps, --alpha, --steps, --measure",
+            "--data digits --method udpr --eps .2",
+            "udpr needs --weight: it takes --eps, --alpha, --steps, --weight, --measure",
         ),
         ("--data digits --method udp --eps 1 --alpha 1 --steps 1 --measure doubt", "--measure must be one of entropy"),
         ("--data digits --method standard --eps .2", "standard takes no --eps: it takes nothing"),
         (
             "--data digits --method udp --alpha .1",
-            "udp needs --eps and --steps: it takes --eps, --alpha, --steps, --measure; `--eps auto` chooses by the "
-            "data",
+            "udp needs --eps: it takes --eps, --alpha, --steps, --measure; `--eps auto` chooses by the data",
         ),
         ("--data digits --method fgsm --eps .2 --weight 1", "fgsm takes no --weight: it takes --eps"),
         ("--data digits --method upd", "there is no method named upd: did you mean udp?"),

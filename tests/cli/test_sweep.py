@@ -66,7 +66,7 @@ def test_without_optuna_it_says_what_to_install(
             "--steps must be a whole number, LOW:HIGH or LOW:HIGH:log",
         ),
         ("--eps .1:.2 --alpha .1 --steps 1 --judge-eps 0", "--judge-eps must be a radius above 0"),
-        ("--eps .1:.2 --judge-eps .1", "udp needs --alpha and --steps"),
+        ("--alpha .1:.2 --judge-eps .1", "udp needs --eps"),
         ("--eps .1:.2 --alpha .1 --steps 1 --judge-eps .1 --trials 0", "--trials must be at least 1, got 0"),
         (
             "--eps .1:.2 --alpha .1 --steps 1 --judge-eps .1 --storage nowhere",

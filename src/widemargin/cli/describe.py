@@ -57,7 +57,7 @@ _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "dropout": ("at least 0 and below 1", lambda value: 0 <= value < 1),
 }
 """What each option may be, said in its own name rather than in that of the part it becomes."""
-_AUTO_STEPS = 10
+_STEPS, _SHARE_OF_EPS, _SHARE_OF_SINGLE_STEP = 10, 0.25, 1.25
 MEASURES: dict[str, Objective] = {name.replace(" ", "-"): measure for name, measure in CLIMBED.items()}
 
 
@@ -85,7 +85,7 @@ _DEFAULTS = {
 def describe(words: Train) -> tuple[str, Run, Splits]:
     """A title, the run, and its data, which had to be read to know its shape."""
     check_seed(words.seed)
-    asked, words = words, _with_eps(words, 1.0) if words.eps == "auto" else words
+    asked, words = words, _with_steps(replace(words, eps=1.0) if words.eps == "auto" else words)
     if asked.eps == "auto" and words.eps_column:
         raise ValueError("--eps-column says how much --eps is in a column: give --eps as a number, got auto")
     _check_numbers(words)
@@ -101,7 +101,7 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
     few = min(256, max(16, len(drawn.train) // 40), len(drawn.train))
     usual = _DEFAULTS.get(words.data) or Defaults("resnet18" if image else "mlp", batch=few)
     if asked.eps == "auto":
-        words = _with_eps(asked, _auto_eps(asked, drawn.train))
+        words = _with_steps(replace(asked, eps=_auto_eps(asked, drawn.train)))
     inputs = box_of(drawn.train)
     if words.fixed and (words.latent or words.cut):
         raise ValueError("--fixed holds columns, which latent space has not: leave out --latent and --cut")
@@ -148,12 +148,15 @@ def _auto_eps(words: Train, examples: Dataset) -> float:
     return radius
 
 
-def _with_eps(words: Train, eps: float) -> Train:
-    """With a number for auto, and steps that fit it where the method takes any and nothing is said."""
+def _with_steps(words: Train) -> Train:
+    """With steps that fit the radius where the method takes any and nothing is said."""
     wanted = inspect.signature(getattr(recipes, words.method.replace("-", "_"), recipes.standard)).parameters
-    alpha = eps / 4 if words.alpha is None and "alpha" in wanted else words.alpha
-    steps = _AUTO_STEPS if words.steps is None and "steps" in wanted else words.steps
-    return replace(words, eps=eps, alpha=alpha, steps=steps)
+    # A single step, from a random start, is a little longer than the radius (Wong et al. 2020).
+    share = _SHARE_OF_EPS if "steps" in wanted else _SHARE_OF_SINGLE_STEP
+    # Where --eps is missing that alone is said: this then stands for any step.
+    alpha = share * (_radius(words) or 1.0) if words.alpha is None and "alpha" in wanted else words.alpha
+    steps = _STEPS if words.steps is None and "steps" in wanted else words.steps
+    return replace(words, alpha=alpha, steps=steps)
 
 
 def box_of(examples: Dataset) -> Box:

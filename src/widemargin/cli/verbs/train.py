@@ -60,9 +60,9 @@ class WhatToTrain:
 class TrainNumbers:
     eps: Annotated[Radius | None, _RADIUS] = None
     alpha: Annotated[Number | None, _NUMBER] = None
-    """Length of a step.  [with --eps auto a quarter of it]"""
+    """Length of a step.  [a quarter of --eps; r-fgsm 1.25 of it]"""
     steps: Annotated[int | None, _INT] = None
-    """How many steps; for the udp methods the most that are drawn.  [with --eps auto 10]"""
+    """How many steps; for the udp methods the most that are drawn.  [10]"""
     weight: Annotated[Number | None, _NUMBER] = None
     """Of the regulariser: udpr, trades, udp-trades and their other forms, max-entropy, vat, udp-consistency."""
     lr: Annotated[Number | None, _NUMBER] = None
