@@ -27,7 +27,8 @@ def test_runs_and_compare_for_programs(capsys: pytest.CaptureFixture[str]) -> No
     assert runs[0]["problem"]
     figures = json.loads(Path("runs/fgsm-0/figures.json").read_text())
     assert runs[1]["test"] == {name: figures[name] for name in ("clean", "robust")}
-    assert runs[1]["attack"] == {"name": "PGD", "norm": "linf", "eps": 0.1, "steps": 10, "alpha": 0.025}
+    pgd = {"name": "PGD", "norm": "linf", "eps": 0.1, "steps": 10, "alpha": 0.025}
+    assert runs[1]["attack"] == {**pgd, "category_changes": 0, "columns": []}
     assert (runs[1]["state"], runs[1]["problem"]) == ("done", "")
 
 

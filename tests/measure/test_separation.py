@@ -96,7 +96,15 @@ def test_groups_of_copies_are_measured_once(norm: str) -> None:
 
 def test_the_share_of_balls_that_meet() -> None:
     line = Dataset(torch.tensor([[0.0], [1.0], [4.0], [10.0]]), torch.tensor([0, 1, 0, 1]))
-    assert [separation(line).meeting(radius) for radius in (0.4, 0.5, 1.5, 3.0)] == [0.0, 0.5, 0.75, 1.0]
+    assert [separation(line).meeting(radius) for radius in (0.4, 0.6, 1.6, 3.1)] == [0.0, 0.5, 0.75, 1.0]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.25])
+def test_at_an_admissible_radius_no_more_balls_meet_than_it_says(share: float) -> None:
+    # In steps of 1/16, as pixels are: many distances are the same.
+    points = torch.randint(0, 16, (40, 2), generator=torch.Generator().manual_seed(0)) / 16
+    result = separation(Dataset(points, torch.arange(40) % 2), "linf")
+    assert result.meeting(result.radius(share)) <= share
 
 
 def test_beyond_a_million_rows_some_are_measured() -> None:

@@ -30,7 +30,8 @@ class Contribution:
 
     name: str
     run_on: int | None
-    """Points on which it was run, in at least one ball; None in an audit of an earlier version."""
+    """Points on which it was run, in at least one ball; None if it failed on some, and in an audit of an earlier
+    version."""
     broken: tuple[int, ...]
     """For every ball, the points that were first seen broken there by it: after the attacks before it had failed."""
     broken_alone: tuple[int, ...] | None
@@ -167,6 +168,8 @@ class Audit:
 
     def _run_on(self, name: str) -> int | None:
         number, within = self.attacks.index(name), self._within
+        if name in self.failed:
+            return None
         if name in (CHANGE, SHORTEST):
             return int(self.right.sum()) - (sum(self.broken_by.get(CHANGE, ())) if name == SHORTEST else 0)
         if number < within:

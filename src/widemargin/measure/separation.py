@@ -58,8 +58,11 @@ class Separation:
         return float(np.quantile(self.distances, share, method="lower")) / 2
 
     def meeting(self, radius: float) -> float:
-        """The share of the examples that have a ball of this radius which meets one of another class."""
-        return float((self.distances <= 2 * radius).mean())
+        """The share of the examples that have a ball of this radius which meets one of another class.
+
+        Balls that only touch do not: at `radius(share)` it is at most that share.
+        """
+        return float((self.distances < 2 * radius).mean())
 
     def closest(self, count: int, copies: Mapping[int, int] | None = None) -> list[tuple[int, int, float]]:
         """Pairs of rows and their distance, the nearest first, each pair once.

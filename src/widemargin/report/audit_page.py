@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from widemargin.auditing.result import Adversarial, Audit, turn_of
+from widemargin.auditing.result import Adversarial, Audit, Contribution, turn_of
 from widemargin.auditing.transfer import TRANSFER
 from widemargin.data.limits import listed
 from widemargin.measure.diagnostics import Finding
@@ -225,7 +225,7 @@ def _by_attack(audit: Audit) -> Table:
     rows = tuple(
         (
             one.name,
-            "not recorded" if one.run_on is None else f"{one.run_on:,}",
+            _run_on(audit, one),
             f"{sum(one.broken):,}",
             *(f"{count:,}" for count in one.broken),
         )
@@ -238,6 +238,12 @@ def _by_attack(audit: Audit) -> Table:
         f"misclassified, for the attack that showed it.{_alone(audit)}"
     )
     return Table("Points broken by each attack", ("attack", "run on", "broke of these", *radii), rows, note)
+
+
+def _run_on(audit: Audit, one: Contribution) -> str:
+    if one.name in audit.failed:
+        return "failed"
+    return "not recorded" if one.run_on is None else f"{one.run_on:,}"
 
 
 def _transferred(audit: Audit) -> str:
