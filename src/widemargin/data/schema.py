@@ -242,9 +242,10 @@ class Schema:
             )
         like_numbers = [(column.name, text) for _, column in self.categories if (text := _like_number(column))]
         if like_numbers:
+            names = listed(quoted(name) for name, _ in like_numbers)
             said.append(
-                f"{listed(quoted(name) for name, _ in like_numbers)} may be numbers, but is taken for categories, such "
-                f"as {quoted(like_numbers[0][1])}: write digits, sign and decimal mark alone, or leave it out with --drop"
+                f"{names} may be numbers, but is taken for categories, such as {quoted(like_numbers[0][1])}: write digits, "
+                "sign and decimal mark alone, or leave it out with --drop"
             )
         if not self.standardized:
             said += apart({column.name: column.spread for _, column in self.numbers if column.scale == 1})
