@@ -244,8 +244,8 @@ class Schema:
         if like_numbers:
             names = listed(quoted(name) for name, _ in like_numbers)
             said.append(
-                f"{names} may be numbers, but is taken for categories, such as {quoted(like_numbers[0][1])}: write digits, "
-                "sign and decimal mark alone, or leave it out with --drop"
+                f"{names} may be numbers, but is taken for categories, such as {quoted(like_numbers[0][1])}: write "
+                "digits, sign and decimal mark alone, or leave it out with --drop"
             )
         if not self.standardized:
             said += apart({column.name: column.spread for _, column in self.numbers if column.scale == 1})
