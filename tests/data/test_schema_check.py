@@ -39,6 +39,8 @@ def test_what_was_written_is_read() -> None:
         ({"columns": []}, "1 to 100,000 columns"),
         ({"label": "age"}, "different names for its columns and its label"),
         ({"fixed_columns": ["age"]}, "one of which at least may change"),
+        ({"classes": ["\ud800", "yes"]}, "texts of whole characters"),
+        ({"dropped": ["\ud800"]}, "texts of whole characters"),
         ({"more": 1}, "it is no schema"),
     ],
 )
