@@ -96,4 +96,4 @@ def test_many_columns_that_are_fixed_take_little_time() -> None:
     wide = {**SCHEMA.to_dict(), "columns": [{**number, "name": name} for name in names], "fixed_columns": names[1:]}
     begun = time.process_time()
     assert checked_schema(wide).fixed[-1] == 9_999
-    assert time.process_time() - begun < 0.5
+    assert time.process_time() - begun < 1
