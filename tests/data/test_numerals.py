@@ -1,6 +1,6 @@
 """Numbers with decimal commas and marks between thousands: read as they are meant, or refused."""
 
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -70,16 +70,28 @@ def test_all_cells_of_a_column_decide(cells: list[str], numbers: list[float]) ->
         assert read(cells[::order]) == pytest.approx(numbers[::order])
 
 
-@pytest.mark.parametrize("cells", [["12", "1,234"], ["1.234", "1,234"], ["1,234", "2,5", "3.5"]])
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["12", "1,234"],
+        ["1.234", "1,234"],
+        ["1,234", "2,5", "3.5"],
+        # Points are between thousands in the first, and decimal in the second.
+        ["1.234.567", "0.5", "1.234"],
+        ["0.5", "2,5", "1.234"],
+    ],
+)
 def test_what_stays_open_is_refused_unless_it_is_said(cells: list[str]) -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"'price' of own.csv must show what is decimal in its numbers, got '1,234' in row \d, which may be 1.234 "
-        r"or 1234: give --decimal . or --decimal , to say which",
-    ):
-        read(cells)
-    assert 1.234 in read(cells, ",")
-    assert 1234 in read(cells, ".")
+    for order in permutations(cells):
+        with pytest.raises(
+            ValueError,
+            match=r"'price' of own.csv must show what is decimal in its numbers, got '1[,.]234' in row \d, which may "
+            r"be 1.234 or 1234: give --decimal . or --decimal , to say which",
+        ):
+            read(list(order))
+    for cell in {"1,234", "1.234"} & {*cells}:
+        assert with_comma(cell) in read(cells, ",")
+        assert with_point(cell) in read(cells, ".")
 
 
 def test_no_number_is_wrong_whatever_a_program_writes() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from widemargin.data.frames import read_frame
+from widemargin.data.limits import quoted
 from widemargin.data.local import SchemaData, TableData
 from widemargin.data.local_files import Table
 from widemargin.data.schema import CategoryColumn, Columns, NumberColumn, Schema, apart
@@ -102,6 +103,8 @@ def test_options_that_cannot_be(tmp_path: Path, columns: Columns, message: str) 
         TableData(table(tmp_path / "own.csv"), columns).draw()
     with pytest.raises(ValueError, match="--missing must be median or refuse"):
         Columns(missing="mean")
+    with pytest.raises(ValueError, match=r"unit of column 'price' must be between 1.2e-38 and 3.4e\+38, got 1e\+39"):
+        Columns(units=(("price", 1e39),))
 
 
 def test_columns_that_say_nothing(tmp_path: Path) -> None:
@@ -126,6 +129,17 @@ def test_times_in_seconds_are_too_coarse(tmp_path: Path) -> None:
         "'price' varies too little for its size to be told apart in 32-bit numbers: subtract a number from the column "
         "first",
     )
+
+
+@pytest.mark.parametrize("texts", [["12 %", "13 %"], ["1'200", "3'400", "900"], ["$5", "$ 7.50"], ["-", "1.5", "2.5"]])
+def test_numbers_that_become_categories(tmp_path: Path, texts: list[str]) -> None:
+    cells = [texts[0] if k % 5 else texts[k // 5 % len(texts)] for k in range(60)]
+    rows = [(str(k % 4), cell) for k, cell in enumerate(cells)]
+    notes = TableData(table(tmp_path / "own.csv", rows, "age,rate")).draw().notes
+    assert len(notes) == 1
+    assert f"'rate' may be numbers, but is taken for categories, such as {quoted(min(texts))}: write digits" in notes[0]
+    named = [(str(k % 4), str(k % 3)) for k in range(60)]
+    assert TableData(table(tmp_path / "own.csv", named, "age,rate"), Columns(categories=("rate",))).draw().notes == ()
 
 
 def test_another_file_is_read_by_name(tmp_path: Path) -> None:

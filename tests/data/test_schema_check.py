@@ -43,6 +43,8 @@ def test_what_was_written_is_read() -> None:
         ({"category_changes": -1}, "for category_changes"),
         ({"label": "age"}, "different names for its columns and its label"),
         ({"fixed_columns": ["age"]}, "one of which at least may change"),
+        ({"classes": ["\ud800", "yes"]}, "texts of whole characters"),
+        ({"dropped": ["\ud800"]}, "texts of whole characters"),
         ({"more": 1}, "it is no schema"),
     ],
 )
@@ -98,4 +100,4 @@ def test_many_columns_that_are_fixed_take_little_time() -> None:
     wide = {**SCHEMA.to_dict(), "columns": [{**number, "name": name} for name in names], "fixed_columns": names[1:]}
     begun = time.process_time()
     assert checked_schema(wide).fixed[-1] == 9_999
-    assert time.process_time() - begun < 0.5
+    assert time.process_time() - begun < 1

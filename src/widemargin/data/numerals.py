@@ -56,8 +56,9 @@ class Evidence:
     either: tuple[str, int] | None = None
 
     def see(self, cell: str, row: int) -> None:
-        if "," not in cell and (self.point is not None or "." not in cell):
-            # So it is with most cells: points are decimal if one of them must be.
+        points = cell.count(".")
+        if "," not in cell and (points == 0 or (points == 1 and self.point is not None and self.either is not None)):
+            # It says nothing new.
             return
         point, comma = is_number(cell, with_point), is_number(cell, with_comma)
         if point and comma:
@@ -107,11 +108,11 @@ def _decided(name: str, seen: Evidence, decimal: Decimal | None, open_points: bo
     if seen.comma is not None and seen.point is None:
         return with_comma
     cell, row = seen.either or ("", 0)
-    if seen.point is not None and (seen.comma is None or "," not in cell):
+    if seen.point is not None and (seen.comma is None or not cell):
         return _either(with_point)
     if decimal is not None:
         return _either(with_point if decimal == "." else with_comma)
-    if not cell or ("," not in cell and not open_points):
+    if not cell or (seen.point is None and "," not in cell and not open_points):
         return with_point
     one, other = sorted((with_point(cell), with_comma(cell)))
     raise ValueError(

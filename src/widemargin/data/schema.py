@@ -18,6 +18,7 @@ from widemargin.data.classes import numbered_as
 from widemargin.data.encoding import RowEncoder
 from widemargin.data.frames import Frame, Selection, missing
 from widemargin.data.limits import MOST_COLUMNS, MOST_NAME, check_unpacked, listed, quoted, size_of
+from widemargin.data.numerals import is_numeral
 from widemargin.data.tables import Column, unfit
 from widemargin.parts import part
 
@@ -29,7 +30,10 @@ _TOLD_APART = 1e-5
 """Spreads that are less than so much of a number are lost in its rounding."""
 _LEAST = float(np.finfo(np.float32).tiny)
 """Scales below it become 0, or lose their digits."""
+_LARGEST = float(np.finfo(np.float32).max)
 _ID = re.compile(r"(^|[^a-z])(id|ids|idx|index|uuid|guid|key|no|nr|number|row)([^a-z]|$)", re.IGNORECASE)
+_MARKS = re.compile(r"[\s'\u2019%$\u20ac\u00a3\u00a5]")
+"""Beside the digits of numbers: between thousands, percent and currencies."""
 _WHOLE_ID = re.compile(r"[a-z]+(Id|ID)")
 
 
@@ -60,8 +64,10 @@ class Columns:
         if self.category_changes < 0:
             raise ValueError(f"--category-changes must be a whole number of at least 0, got {self.category_changes}")
         for name, unit in self.units:
-            if not _LEAST <= unit < np.inf:
-                raise ValueError(f"the unit of column {quoted(name)} must be at least {_LEAST:.2g}, got {unit}")
+            if not _LEAST <= unit <= _LARGEST:
+                raise ValueError(
+                    f"the unit of column {quoted(name)} must be between {_LEAST:.2g} and {_LARGEST:.2g}, got {unit}"
+                )
 
     def selection(self, label: str) -> Selection:
         return Selection(label, self.drop, self.only, self.categories)
@@ -271,6 +277,13 @@ class Schema:
             said.append(
                 f"{listed(map(quoted, ids))} may be an id, which says nothing of other rows: leave it out with --drop"
             )
+        like_numbers = [(column.name, text) for _, column in self.categories if (text := _like_number(column))]
+        if like_numbers:
+            names = listed(quoted(name) for name, _ in like_numbers)
+            said.append(
+                f"{names} may be numbers, but is taken for categories, such as {quoted(like_numbers[0][1])}: write "
+                "digits, sign and decimal mark alone, or leave it out with --drop"
+            )
         if not self.standardized:
             said += apart({column.name: column.spread for _, column in self.numbers if column.scale == 1})
         coarse = [
@@ -406,6 +419,13 @@ def _category(name: str, values: Column, rows: NDArray[np.int64], columns: Colum
             f"{len(longest):,} in {quoted(longest)}: leave it out with --drop"
         )
     return CategoryColumn(name, tuple(distinct), bool(empty.any()))
+
+
+def _like_number(column: CategoryColumn) -> str | None:
+    """One of its texts that is no number, if most are but for marks, or are; where all are, they were named."""
+    others = [text for text in column.values if not is_numeral(text)]
+    like = sum(is_numeral(_MARKS.sub("", text)) for text in column.values)
+    return others[0] if others and 2 * like > len(column.values) else None
 
 
 def _names_rows(name: str, known: Column) -> bool:

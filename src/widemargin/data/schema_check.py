@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from typing import Any
@@ -22,6 +23,11 @@ def checked_schema(content: Any) -> Schema:
     problem = next(_problems(schema), None)
     if problem is not None:
         raise ValueError(f"a schema must have {problem}")
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        # JSON can say half of a character, which no file or page can hold.
+        raise ValueError("a schema must have texts of whole characters") from None
     return schema
 
 
