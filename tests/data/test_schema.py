@@ -95,7 +95,10 @@ def test_options(tmp_path: Path) -> None:
         (Columns(missing="refuse"), "column 'age' of .* must have a value in every row, got '' in row 5"),
         (Columns(fixed=("size",)), "--fixed must name columns that are used, got 'size'"),
         (Columns(units=(("colour", 2.0),)), "--eps-column must name columns of numbers, got 'colour'"),
-        (Columns(only=("colour",)), "at least one column of numbers that may change"),
+        (
+            Columns(only=("colour",)),
+            "at least one column of numbers that may change, got colour: add columns of numbers",
+        ),
     ],
 )
 def test_options_that_cannot_be(tmp_path: Path, columns: Columns, message: str) -> None:

@@ -77,6 +77,16 @@ def test_the_answer_comes_first(radii: list[float], said: str) -> None:
     assert order == sorted(order)
 
 
+def test_where_all_is_proven_nothing_is_said_of_others() -> None:
+    points = {
+        **audit().points,
+        "breaks": np.full(10, 2),
+        "answer": audit().points["label"],
+        "certified": np.full(10, 0.2),
+    }
+    assert "up to 0.2 in linf, which is proven. Unchanged" in page(audit(points=points)).summary
+
+
 def test_attacks_stand_in_the_order_in_which_they_went() -> None:
     (table,) = (table for table in page(audit()).tables if table.title == "Points broken by each attack")
     assert table.columns == ("attack", "run on", "broke of these", "linf 0.1", "linf 0.2")

@@ -144,7 +144,7 @@ class Schema:
         if len(schema.fixed) == schema.feature_count:
             raise ValueError(
                 f"{frame.path} must have at least one column of numbers that may change, got "
-                f"{listed(frame.columns)}: leave out --fixed, or add columns"
+                f"{listed(frame.columns)}: {'leave out --fixed, or ' if columns.fixed else ''}add columns of numbers"
             )
         return schema.changing(columns.category_changes, columns.perturbed)
 

@@ -121,7 +121,7 @@ def _known(audit: Audit) -> str:
         return f"{tried}; nothing is proven"
     proven = audit.certified[-1]
     if proven.count == audit.robust[-1].count:
-        return f"which is proven; {tried} the others are not"
+        return "which is proven" + (f"; {tried} the others are not" if proven.fraction < 1 else "")
     return f"{tried}; proven for {_percent(proven.fraction)}"
 
 
@@ -277,7 +277,7 @@ def _changes(audit: Audit) -> list[Table]:
         f"Changes of category at the nearest wrong place within {largest}",
         ("change", "points"),
         tuple((change, str(count)) for change, count in counts.most_common(SHOWN)) or (("none", "0"),),
-        f"Of {len(changed):,} points, at whose nearest wrong place a category differs from theirs."
+        f"Points at whose nearest wrong place a category differs from theirs: {len(changed):,}."
         + (f" The {SHOWN} most frequent changes." if len(counts) > SHOWN else ""),
     )
     nearest = sorted(changed, key=lambda one: float(audit.points["way"][one[0]]))[:SHOWN]
