@@ -14,11 +14,9 @@ from widemargin.report.figures import draw_landscape, label_grid, panels
 from widemargin.report.store import Store
 from widemargin.workers import Workers
 from widemargin_studies import pictorial
-from widemargin_studies.pictorial import FAR, NEAR, NORMS, ONE_STEP, PAIRS, RADII, STEPS, Case, Moves
+from widemargin_studies.pictorial import FAR, NEAR, NORMS, ONE_STEP, PAIRS, RADII, SHOWN, STEPS, Case, Moves
 
 SMALL, MIDDLE, LARGE = RADII
-SHOWN = 1
-"""Which of the seeds is drawn."""
 
 
 @dataclass(frozen=True)

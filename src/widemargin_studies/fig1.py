@@ -13,11 +13,9 @@ from widemargin.report.store import Store
 from widemargin.report.verdicts import in_most_seeds
 from widemargin.workers import Workers
 from widemargin_studies import pictorial
-from widemargin_studies.pictorial import NORMS, ONE_STEP, PAIRS, RADII, Case, Moves
+from widemargin_studies.pictorial import NORMS, ONE_STEP, PAIRS, RADII, SHOWN, Case, Moves
 
 SMALL, LARGE = RADII[0], RADII[-1]
-SHOWN = 1
-"""Which of the seeds is drawn."""
 
 
 @dataclass(frozen=True)

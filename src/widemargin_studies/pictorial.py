@@ -58,6 +58,8 @@ GRIDS = plane.Grids(resolution=101)
 WINDOW = Window(-1.45, 1.45, -1.45, 1.45)
 RADII = (0.1, 0.5, 1.2)
 """Below eps1, between the two, and above eps2."""
+SHOWN = 1
+"""Which of the seeds is drawn."""
 
 NORMS: Mapping[str, Callable[[float], Ball]] = {"l2": partial(L2, box=OPEN), "l-inf": partial(Linf, box=OPEN)}
 ONE_STEP = {"l2": STEP, "l-inf": STEP * 2**0.5}
