@@ -1,3 +1,5 @@
+import pickle
+
 import pytest
 
 from small_audits import BALLS, CONFIG, Weak, config, target
@@ -19,3 +21,8 @@ def test_suites_and_diagnoses_are_part_of_what_is_measured_and_the_usual_ones_go
         "chunk=100, standard=Weak(), shortest=OnlyFMN(), diagnoses=('modes',), surrogate_updates=100)"
     )
     assert len({target().key(one) for one in (usual, weak, config(BALLS[:1]), config(BALLS[:1], diagnoses=()))}) == 4
+
+
+def test_it_can_be_sent_to_another_process() -> None:
+    usual = AuditConfig(BALLS[:1])
+    assert pickle.loads(pickle.dumps(usual)) == usual

@@ -1,4 +1,5 @@
 import json
+import pickle
 
 import pytest
 
@@ -15,6 +16,8 @@ def test_every_declared_study_is_complete_and_finds_what_it_stored() -> None:
         assert keys_of(found) == keys[name], f"{name} no longer finds its results: see golden/study_keys.py"
         assert callable(found.run)
         assert callable(found.report)
+        # Its jobs, which may be methods, are sent to other processes.
+        assert keys_of(pickle.loads(pickle.dumps(found))) == keys[name]
 
 
 def test_an_unknown_name_gets_the_nearest() -> None:

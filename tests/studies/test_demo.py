@@ -1,3 +1,4 @@
+import pickle
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +28,10 @@ def test_it_runs_reports_and_has_nothing_left(tmp_path: Path) -> None:
     few = AuditConfig((wm.Linf(0.1),), points=4, chunk=4, standard=Few(), diagnoses=())
     digits = DigitsAudit(wm.Plan(wm.Epochs(1), wm.Adam(2e-3), batch=256), few)
     check(replace(demo.STUDY, seeds=(0, 1), updates=wm.Updates(5), grids=COARSE, digits=digits), tmp_path)
+
+
+def test_its_jobs_can_be_sent_to_other_processes() -> None:
+    assert pickle.loads(pickle.dumps(demo.STUDY)) == demo.STUDY
 
 
 def test_the_summary_names_the_method_with_the_widest_margin() -> None:

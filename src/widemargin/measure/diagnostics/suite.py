@@ -79,6 +79,10 @@ class Examined:
         return broken_by(self.network, self.examples, Square(self.ball, self.effort.queries), self.seed)
 
 
+def _always(of: Examined) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Diagnosis:
     """Something for which attacks fail, and how it is looked for; its finding gets its name."""
@@ -89,46 +93,92 @@ class Diagnosis:
     """Of what was handed over, and next to free: in an audit there is always time for it, so it comes first."""
     attacks: bool = False
     """Whether points are attacked: in vain where they lie outside the box."""
-    applies: Callable[[Examined], bool] = lambda of: True
+    applies: Callable[[Examined], bool] = _always
 
     def __repr__(self) -> str:
         return repr(self.name)
 
 
+# Functions with names, so that an audit's configuration can be sent to another process.
+def _box(of: Examined) -> Finding:
+    return of.box
+
+
+def _modes(of: Examined) -> Finding:
+    return modes(of.network, of.examples)
+
+
+def _probabilities(of: Examined) -> Finding:
+    return probabilities(of.network, of.examples)
+
+
+def _randomness(of: Examined) -> Finding:
+    return randomness(of.network, of.examples)
+
+
+def _gradients(of: Examined) -> Finding:
+    return gradients(of.network, of.examples)
+
+
+def _rising(of: Examined) -> Finding:
+    return rising(of.curve)
+
+
+def _has_radii(of: Examined) -> bool:
+    return len(of.radii) > 1
+
+
+def _loss_surface(of: Examined) -> Finding:
+    return loss_surface(of.network, of.examples, of.ball)
+
+
+def _more_steps(of: Examined) -> Finding:
+    return more_steps(of.few, of.many)
+
+
+def _random_noise(of: Examined) -> Finding:
+    return random_noise(of.network, of.examples, of.ball, of.white, of.seed, of.effort.draws)
+
+
+def _black_box(of: Examined) -> Finding:
+    return black_box({"pgd": of.white}, {"square": of.square})
+
+
+def _square_knows_the_norm(of: Examined) -> bool:
+    """The l_p norms alone."""
+    return of.ball.p is not None
+
+
+def _transfer(of: Examined) -> Finding:
+    return transfer(of.network, of.examples, of.ball, of.surrogates, of.white, of.effort.many_steps)
+
+
+def _has_surrogates(of: Examined) -> bool:
+    return len(of.surrogates) > 0
+
+
+def _large_radius(of: Examined) -> Finding:
+    return large_radius(of.network, of.examples, of.ball, of.seed, of.effort.many_steps)
+
+
+def _nothing_is_fixed(of: Examined) -> bool:
+    """Where features are held fixed, no other example need lie in the ball."""
+    return not of.ball.box.fixed
+
+
 DIAGNOSES = (
-    Diagnosis("inputs in box", lambda of: of.box, sanity=True),
-    Diagnosis("modes", lambda of: modes(of.network, of.examples), sanity=True),
-    Diagnosis("probabilities", lambda of: probabilities(of.network, of.examples), sanity=True),
-    Diagnosis("randomness", lambda of: randomness(of.network, of.examples), sanity=True),
-    Diagnosis("gradients", lambda of: gradients(of.network, of.examples)),
-    Diagnosis("rising", lambda of: rising(of.curve), applies=lambda of: len(of.radii) > 1),
-    Diagnosis("loss surface", lambda of: loss_surface(of.network, of.examples, of.ball), attacks=True),
-    Diagnosis("more steps", lambda of: more_steps(of.few, of.many), attacks=True),
-    Diagnosis(
-        "random noise",
-        lambda of: random_noise(of.network, of.examples, of.ball, of.white, of.seed, of.effort.draws),
-        attacks=True,
-    ),
-    Diagnosis(
-        "black box",
-        lambda of: black_box({"pgd": of.white}, {"square": of.square}),
-        attacks=True,
-        # Square knows the l_p norms alone.
-        applies=lambda of: of.ball.p is not None,
-    ),
-    Diagnosis(
-        "transfer",
-        lambda of: transfer(of.network, of.examples, of.ball, of.surrogates, of.white, of.effort.many_steps),
-        attacks=True,
-        applies=lambda of: len(of.surrogates) > 0,
-    ),
-    Diagnosis(
-        "large radius",
-        lambda of: large_radius(of.network, of.examples, of.ball, of.seed, of.effort.many_steps),
-        attacks=True,
-        # Where features are held fixed, no other example need lie in the ball.
-        applies=lambda of: not of.ball.box.fixed,
-    ),
+    Diagnosis("inputs in box", _box, sanity=True),
+    Diagnosis("modes", _modes, sanity=True),
+    Diagnosis("probabilities", _probabilities, sanity=True),
+    Diagnosis("randomness", _randomness, sanity=True),
+    Diagnosis("gradients", _gradients),
+    Diagnosis("rising", _rising, applies=_has_radii),
+    Diagnosis("loss surface", _loss_surface, attacks=True),
+    Diagnosis("more steps", _more_steps, attacks=True),
+    Diagnosis("random noise", _random_noise, attacks=True),
+    Diagnosis("black box", _black_box, attacks=True, applies=_square_knows_the_norm),
+    Diagnosis("transfer", _transfer, attacks=True, applies=_has_surrogates),
+    Diagnosis("large radius", _large_radius, attacks=True, applies=_nothing_is_fixed),
 )
 """In the order in which they are made, the cheap ones first."""
 
