@@ -13,4 +13,4 @@ def test_an_audit_of_all_classes() -> None:
     report = fitted.audit(x[::10], names[::10], eps=[0.1, 0.2])
     assert list(report.robust) == [0.1, 0.2]
     assert report.clean.n == 15
-    assert report.clean.share == fitted.score(x[::10], names[::10])
+    assert report.clean.fraction == fitted.score(x[::10], names[::10])
