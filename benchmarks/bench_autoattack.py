@@ -111,7 +111,7 @@ def trained(network: nn.Module, examples: Examples, method: wm.Method, updates: 
         moved = method.perturb(made, inputs, labels, wm.rng.Rng.seeded(update))
         made.train()
         optimizer.zero_grad()
-        method.loss(made, inputs, labels, moved).backward()
+        method.loss_at(made, inputs, labels, moved).backward()
         optimizer.step()
     return made.eval()
 
