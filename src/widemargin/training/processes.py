@@ -142,9 +142,10 @@ def process_group(device: torch.device) -> Iterator[Processes]:
         yield ALONE
         return
     threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True).start()
-    store, rank, count = next(dist.rendezvous("env://"))
+    store, rank, count = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
     # The launcher's store outlives a killed worker: those that are started again must not read where it listened.
-    ours = dist.PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
+    attempt = f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}"
+    ours = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=ours, rank=rank, world_size=count)
     try:
         yield Together(dist.get_rank(), dist.get_world_size(), device)
