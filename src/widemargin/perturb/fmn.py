@@ -23,10 +23,8 @@ _MOST_CANDIDATES = 20
 _ROWS_SIDE_BY_SIDE = 256
 # By how much the start is to be behind the boundary of the linear model.
 _BEYOND = 1.02
-# Of how many features a start that is drawn anywhere is off: few, as the shortest steps in l1 are.
-_FEATURES_OFF = 3
-# How far a start beside that of the linear model is from it, as a fraction of the distance there.
-_BESIDE = 0.7
+# How far away the other linear models are taken, in distances to the boundary of the first.
+_FAR = 8.0
 # What steps and changes of the radius begin with as fractions of the radius, and by how much they become smaller.
 _LONG, _SHORT, _SHORTEST, _LESS = 1.0, 0.3, 0.1, 0.01
 # How many starts towards each class descend a second time.
@@ -39,8 +37,9 @@ class FMN:
 
     Three departures.  It starts where the boundary would be if the classifier were linear at the point.  Steps are
     shares of the radius, and the radius grows even before anything is found: so it needs no scale and no box.
-    With several starts, the others are drawn, half of them beside the first and half anywhere not farther away; every
-    second one takes shorter steps.  The farther half is given up after half of the steps.  The best few of each class
+    With several starts, the others are where the boundary would be if the classifier were everywhere as it is at some
+    place farther off: starts drawn near the first all end in the same hollow.  Every second one takes shorter steps.
+    The farther half is given up after half of the steps.  The best few of each class
     descend once more from the nearest places that they found, with yet shorter steps: where the boundary has corners
     the first descent ends too early, and it takes the second to see which of several hollows is the deepest.
     """
@@ -95,16 +94,18 @@ class FMN:
     def _begun(self, classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, rng: RowRng) -> _Descent:
         """Where the boundary of the linear model is, then the other starts one after the other."""
         ball = self.norm(0.0, self.box)
-        _, heights, uphill = slope(classify, inputs, partial(_ahead, labels=labels, rivals=rivals))
-        # Where the gradient all but vanishes the linear model has no boundary within reach.
-        delta = ball.to_plane(uphill, _BEYOND * -heights, inputs).nan_to_num(0, 0, 0)
+        delta = _to_linear_boundary(classify, inputs, labels, rivals, ball, torch.zeros_like(inputs))
+        distance = ball.norm(delta)
         if self.starts == 1:
-            return _Descent.at(ball, inputs, labels, rivals, rng, delta, torch.full_like(heights, _LONG))
+            return _Descent.at(ball, inputs, labels, rivals, rng, delta, torch.full_like(distance, _LONG))
         row = torch.arange(len(inputs), device=inputs.device).repeat(self.starts)
         start = torch.arange(self.starts, device=inputs.device).repeat_interleave(len(inputs))
         # Starts of one stream would all go the same way wherever the classifier is flat.
         draws = rng.at(row).apart(start)
-        delta = self.box.clamp(_elsewhere(ball, delta[row], draws, start), inputs[row])
+        away = self.box.free(draws.of("elsewhere").normal(*inputs.shape[1:]).to(inputs))
+        far = _FAR * distance[row] * (start > 0)
+        away = self.box.clamp(away * per_row(far / ball.norm(away).clamp_min(1e-12), away), inputs[row])
+        delta = _to_linear_boundary(classify, inputs[row], labels[row], rivals[row], ball, away)
         share = torch.where(start % 2 == 0, _LONG, _SHORT).to(inputs)
         return _Descent.at(ball, inputs[row], labels[row], rivals[row], draws, delta, share)
 
@@ -179,16 +180,16 @@ class _Descent:
         return among(self, which.flatten())
 
 
-def _elsewhere(ball: Ball, linear: Points, rng: RowRng, start: Tensor) -> Points:
-    """The 0th start stays; then by turns one anywhere, two beside the end of the linear model's step, one anywhere."""
-    shape, beside = linear.shape[1:], per_row(start % 4 >= 2, linear)
-    drawn = rng.of("elsewhere").normal(*shape).to(linear)
-    few = rng.of("which features").uniform(*shape).to(linear) < _FEATURES_OFF / linear[0].numel()
-    nearer = per_row(rng.of("how far").uniform(1).to(linear), linear)
-    drawn = ball.box.free(drawn * (few | ~per_row(few.flatten(1).any(1), few) | beside))
-    drawn = drawn * per_row(ball.norm(linear) / ball.norm(drawn).clamp_min(1e-12), drawn)
-    there = torch.where(beside, linear + _BESIDE * drawn, nearer * drawn)
-    return torch.where(per_row(start > 0, linear), there, linear)
+def _to_linear_boundary(
+    classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, ball: Ball, away: Points
+) -> Points:
+    """The shortest step across the boundary of the linear model that the classifier is at `inputs + away`."""
+    _, heights, uphill = slope(classify, inputs + away, partial(_ahead, labels=labels, rivals=rivals))
+    needed = (uphill * away).flatten(1).sum(1) - heights
+    # A model from afar may have the point itself across: then its steepest way, as far as the first model's boundary.
+    needed = torch.where(needed > 0, needed, ball.dual_norm(uphill) * ball.norm(away) / _FAR)
+    # Where the gradient all but vanishes the linear model has no boundary within reach.
+    return ball.to_plane(uphill, _BEYOND * needed, inputs).nan_to_num(0, 0, 0)
 
 
 def _ahead(answers: Tensor, labels: Labels, rivals: Labels) -> Tensor:
