@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 import widemargin as wm
 from cases import BALLS, WITH_BALL
-from widemargin.measure.robustness import pgd_attack
 from widemargin.networks.mlp import MLP
 from widemargin.perturb.apgd import APGD, TargetedAPGD
 from widemargin.perturb.attack import Attack, Classifier, OnInputs, Perturbed, perturbed
@@ -17,7 +16,7 @@ from widemargin.perturb.balls import Ball, Norm
 from widemargin.perturb.ddn import DDN
 from widemargin.perturb.fab import FAB, ShortestFAB
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.pgd import PGD
+from widemargin.perturb.pgd import PGD, pgd_search
 from widemargin.perturb.square import Square
 from widemargin.rng import AnyRng
 from widemargin.testing import assert_attack, assert_ball, assert_estimator, assert_method, assert_network
@@ -47,7 +46,7 @@ def test_attacks_in_a_ball_hold(attack: Attack) -> None:
 
 
 @pytest.mark.parametrize(
-    "attack", [ShortestFAB(BALL, 3, 5), DDN(wm.OPEN, 5), FMN(wm.L2, wm.OPEN, 5), OnInputs(pgd_attack(BALL, 0.2, 3))]
+    "attack", [ShortestFAB(BALL, 3, 5), DDN(wm.OPEN, 5), FMN(wm.L2, wm.OPEN, 5), OnInputs(pgd_search(BALL, 0.2, 3))]
 )
 def test_attacks_without_a_radius_hold(attack: Attack) -> None:
     assert_attack(attack, BALL)

@@ -12,7 +12,7 @@ from torch import nn
 from widemargin import OPEN, Adam, Ensemble, Linf, MCDropout, Method, Plan, Updates, at_input, laplace, udp, udpr
 from widemargin.data.toy import LMS5
 from widemargin.measure.accuracy import accuracy
-from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.measure.robustness import robust_accuracy
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.spectral import ResidualMLPSpec
 from widemargin.perturb.objectives import (
@@ -20,6 +20,7 @@ from widemargin.perturb.objectives import (
     perturbed_log_mutual_information,
     perturbed_log_variation_ratio,
 )
+from widemargin.perturb.pgd import pgd_search
 from widemargin.recipes import standard
 from widemargin.rng import Rng
 from widemargin.runs.run import NetworkSpec
@@ -172,6 +173,6 @@ def test_an_interrupted_training_goes_on_bit_by_bit(members: int, build: Callabl
 
 @every_row
 def test_an_attack_climbs_the_mean_over_the_members_that_judge(members: int, build: Callable[[], Network]) -> None:
-    network, attack = build(), pgd_attack(BALL, 0.1, 5)
+    network, attack = build(), pgd_search(BALL, 0.1, 5)
     first, again = (robust_accuracy(network, CLOUD, attack) for _ in range(2))
     assert first == again <= accuracy(network, CLOUD)

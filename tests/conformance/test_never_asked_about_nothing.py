@@ -18,7 +18,7 @@ from widemargin.measure.certified import certified, certified_radius
 from widemargin.measure.curve import bisected, robustness
 from widemargin.measure.diagnostics import Examined, all_findings
 from widemargin.measure.distance import distances
-from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.measure.robustness import robust_accuracy
 from widemargin.measure.surrogate import fooled, surrogate
 from widemargin.perturb.apgd import APGD, TargetedAPGD
 from widemargin.perturb.attack import Attack
@@ -28,7 +28,7 @@ from widemargin.perturb.ddn import DDN
 from widemargin.perturb.fab import FAB, ShortestFAB
 from widemargin.perturb.fmn import FMN
 from widemargin.perturb.objectives import dlr_loss, margin_loss
-from widemargin.perturb.pgd import PGD
+from widemargin.perturb.pgd import PGD, pgd_search
 from widemargin.perturb.square import Square
 from widemargin.rng import RowRng
 from widemargin.uncertainty.network import Network
@@ -93,7 +93,7 @@ MEASURES: dict[str, Callable[[Network, Dataset, Ball], object]] = {
     "autoattack": lambda network, cloud, ball: autoattack(network, cloud, ball, quick(ball)),
     "curve": lambda network, cloud, ball: robustness(network, cloud, [ball], quick, rows=3),
     "bisected curve": lambda network, cloud, ball: bisected(network, cloud, ball, quick, halvings=2),
-    "pgd": lambda network, cloud, ball: robust_accuracy(network, cloud, pgd_attack(ball, ball.radius / 4, 3)),
+    "pgd": lambda network, cloud, ball: robust_accuracy(network, cloud, pgd_search(ball, ball.radius / 4, 3)),
     "calibration": lambda network, cloud, ball: uncertainty_report(network, cloud, {}),
     "certificate": lambda _, cloud, ball: proven(certified, cloud, ball),
     "certified radius": lambda _, cloud, ball: proven(certified_radius, cloud, ball),

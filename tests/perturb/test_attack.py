@@ -6,13 +6,13 @@ from torch import nn
 
 import widemargin as wm
 from widemargin.measure.autoattack import autoattack
-from widemargin.measure.robustness import pgd_attack, robust
+from widemargin.measure.robustness import robust
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import AtCut, Attack, OnInputs
 from widemargin.perturb.ddn import DDN
 from widemargin.perturb.fab import FAB, ShortestFAB
 from widemargin.perturb.fmn import FMN
-from widemargin.perturb.pgd import PGD
+from widemargin.perturb.pgd import PGD, pgd_search
 from widemargin.perturb.square import Square
 from widemargin.rng import Rng, RowRng
 
@@ -25,7 +25,7 @@ ATTACKS: list[Attack] = [
     DDN(wm.OPEN, 5),
     FMN(wm.L2, wm.OPEN, 5),
     PGD(BALL, 5),
-    OnInputs(pgd_attack(BALL, 0.1, 5)),
+    OnInputs(pgd_search(BALL, 0.1, 5)),
 ]
 POINTS = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
 
@@ -53,7 +53,7 @@ def test_every_attack_returns_points_delta_and_distance(attack: Attack, by_row: 
 
 
 def test_a_search_among_attacks_breaks_whom_it_breaks_alone() -> None:
-    model, search = network(cut=2), pgd_attack(BALL, 0.1, 5)
+    model, search = network(cut=2), pgd_search(BALL, 0.1, 5)
     cloud = wm.Dataset(POINTS, labels(model))
     attacked = autoattack(model, cloud, BALL, [OnInputs(search, "pgd")])
     assert torch.equal(attacked.standing, robust(model, cloud, search))

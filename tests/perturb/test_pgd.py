@@ -4,7 +4,7 @@ from torch import nn
 
 import widemargin as wm
 from lines import lead, line
-from widemargin.perturb.pgd import PGD, stepped
+from widemargin.perturb.pgd import PGD, pgd_search, stepped
 from widemargin.rng import Rng
 
 POINTS = torch.rand(40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -22,6 +22,22 @@ def test_a_linear_classifier_is_broken_exactly_where_the_boundary_is_within_reac
     assert within_reach.any()
     assert not within_reach.all()
     assert (moved.distance <= 0.15 + 1e-9).all()
+
+
+def test_training_climbs_and_validation_measures_by_one_search() -> None:
+    ball = wm.L2(0.2)
+    assert wm.pgd(ball, 0.05, 7).perturb == pgd_search(ball, 0.05, 7)
+    assert wm.fgsm(ball).perturb == pgd_search(ball, 0.2, 1)
+
+
+@pytest.mark.parametrize("norm", [wm.Linf, wm.L2, wm.L1])
+def test_search_and_attack_break_the_same_points_of_a_linear_classifier(norm: type) -> None:
+    network, ball = line([3.0, -4.0], 0.7), norm(0.15, wm.OPEN)
+    labels = (lead(network, POINTS) > 0).long()
+    moved = [climb(network, POINTS, labels, Rng.seeded(0)) for climb in (PGD(ball, 20), pgd_search(ball, 0.02, 20))]
+    by_attack, by_search = ((lead(network, one.points) > 0) != (labels == 1) for one in moved)
+    assert torch.equal(by_attack, by_search)
+    assert by_attack.any()
 
 
 def test_targets_are_tried_in_turn_and_stay_in_the_box() -> None:
