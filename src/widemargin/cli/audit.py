@@ -41,7 +41,8 @@ from widemargin.files import Damaged, read_json, write_json, write_whole
 from widemargin.io.load import check_gradients, load_model
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
 from widemargin.perturb.categories import CategoryChanges, changes_of
-from widemargin.report.audit_page import SHEET, page, sheet
+from widemargin.report.audit_page import page
+from widemargin.report.audit_pictures import SHEET, sheet
 from widemargin.report.figures import png
 from widemargin.training.processes import process_group
 
