@@ -12,12 +12,11 @@ from widemargin.measure.diagnostics.finding import Finding, failed_finding, sent
 from widemargin.measure.diagnostics.gradients import gradients, loss_surface
 from widemargin.measure.diagnostics.sanity import inputs_in_box, modes, probabilities, randomness
 from widemargin.measure.diagnostics.strength import black_box, large_radius, more_steps, random_noise, rising, transfer
-from widemargin.measure.distance import check_alone
 from widemargin.measure.robustness import robust_accuracy
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.pgd import PGD, pgd_search
 from widemargin.perturb.square import Square
-from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.network import Network, check_alone
 
 
 @dataclass(frozen=True)
