@@ -4,6 +4,7 @@ from torch import nn
 
 import widemargin as wm
 from lines import lead, line
+from widemargin.perturb.objectives import perturbed_loss
 from widemargin.perturb.pgd import PGD, pgd_search, stepped
 from widemargin.rng import Rng
 
@@ -38,6 +39,18 @@ def test_search_and_attack_break_the_same_points_of_a_linear_classifier(norm: ty
     by_attack, by_search = ((lead(network, one.points) > 0) != (labels == 1) for one in moved)
     assert torch.equal(by_attack, by_search)
     assert by_attack.any()
+
+
+def test_a_search_climbs_the_loss_of_the_members_and_an_attack_that_of_their_answer() -> None:
+    with Rng.seeded(0).as_global():
+        members = [nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 3)).double() for _ in range(3)]
+    ball, labels = wm.L2(0.4, wm.OPEN), torch.arange(40) % 3
+    one_step = PGD(ball, 1, loss=perturbed_loss), pgd_search(ball, 2.5 * ball.radius, 1)
+    for network, same in ((wm.Single(wm.at_input(members[0])), True), (wm.Ensemble(members), False)):
+        attack, search = (climb(network.eval(), POINTS, labels, Rng.seeded(0)).delta for climb in one_step)
+        moved = attack.any(1)
+        assert moved.any()
+        assert torch.allclose(attack[moved], search[moved]) == same
 
 
 def test_targets_are_tried_in_turn_and_stay_in_the_box() -> None:
