@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 import widemargin as wm
 from widemargin.measure.autoattack import autoattack
-from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.measure.robustness import robust_accuracy
+from widemargin.perturb.pgd import pgd_search
 from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
 
@@ -97,7 +98,7 @@ def pgd(width: int, points: int, steps: int = 10) -> None:
     model, images = network(width), torch.rand(points, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         labels = model(images).argmax(1)
-    data, attack = wm.Dataset(images, labels), pgd_attack(wm.Linf(EPS), EPS / 4, steps)
+    data, attack = wm.Dataset(images, labels), pgd_search(wm.Linf(EPS), EPS / 4, steps)
     whole = wm.Single(wm.at_input(model))
 
     def loop() -> Tensor:

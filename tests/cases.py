@@ -1,4 +1,4 @@
-"""Every recipe over several balls, and every kind of network to run it on: a new method is a new row here."""
+"""Every recipe over several balls, every attack and estimator, every kind of network: a new one is a new row here."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,19 +35,30 @@ from widemargin import (
     vat,
 )
 from widemargin.networks.mlp import MLP
+from widemargin.perturb.apgd import APGD, TargetedAPGD
 from widemargin.perturb.ascent import FullStep
-from widemargin.perturb.balls import Ball
+from widemargin.perturb.attack import Attack, OnInputs
+from widemargin.perturb.balls import Ball, Norm
+from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.boundary_distance import WithBoundaryDistance
+from widemargin.perturb.ddn import DDN
+from widemargin.perturb.fab import FAB, ShortestFAB
+from widemargin.perturb.fmn import FMN
+from widemargin.perturb.objectives import dlr_loss, margin_loss
+from widemargin.perturb.pgd import PGD, pgd_search
 from widemargin.perturb.search import Search, Unperturbed
+from widemargin.perturb.square import Square
 from widemargin.recipes import standard
 from widemargin.rng import Rng
 from widemargin.uncertainty.cuts import after
+from widemargin.uncertainty.estimators import DeepKernelSpec, EnsembleSpec, Estimator, MCDropoutSpec, SingleSpec
 from widemargin.uncertainty.network import Network
 
 FEATURES = 16
 ROWS = 6
 STEPS = 4
 
+NORMS: tuple[Norm, ...] = (Linf, L2, L1)
 PER_FEATURE = Box(low=(0.0, -0.1) * 8, high=(1.0, 0.9) * 8)
 BALLS: tuple[Ball, ...] = (
     Linf(0.3),
@@ -80,10 +91,40 @@ WITH_BALL: dict[str, Callable[[Ball], Method]] = {
 PERTURBING = [make(ball) for make in WITH_BALL.values() for ball in BALLS]
 METHODS = [make() for make in WITHOUT_BALL.values()] + PERTURBING
 
+ATTACKS: dict[str, Callable[[Ball], Attack]] = {
+    "apgd-ce": lambda ball: APGD(ball, steps=6, restarts=2),
+    "apgd-dlr": lambda ball: APGD(ball, dlr_loss, steps=6),
+    "apgd-margin": lambda ball: APGD(ball, margin_loss, steps=15),
+    "apgd-t": lambda ball: TargetedAPGD(ball, targets=3, steps=6),
+    "apgd-t in turn": lambda ball: TargetedAPGD(ball, targets=3, steps=6, rows_at_once=1),
+    "fab": lambda ball: FAB(ball, targets=3, steps=6, restarts=2),
+    "square": lambda ball: Square(ball, queries=60),
+    "pgd": lambda ball: PGD(ball, steps=20),
+    "pgd targeted": lambda ball: PGD(ball, steps=6, targets=3),
+    "search": lambda ball: OnInputs(pgd_search(ball, ball.radius / 3, steps=5)),
+}
+"""In a ball."""
+SHORTEST_ATTACKS: dict[str, Callable[[Ball], Attack]] = {
+    "shortest fab": lambda ball: ShortestFAB(ball, targets=3, steps=6),
+    "ddn": lambda ball: DDN(ball.box, steps=20),
+    "fmn": lambda ball: FMN(type(ball), ball.box, steps=20),  # type: ignore[arg-type]
+    "fmn-t": lambda ball: FMN(type(ball), ball.box, steps=20, targets=3, starts=4),  # type: ignore[arg-type]
+    "bisected apgd": lambda ball: BisectedAPGD(type(ball), ball.box, steps=6, trials=3),  # type: ignore[arg-type]
+}
+"""Without a radius: of a ball only norm and box count; of DDN only the box, since its norm is l2."""
+
+ESTIMATORS: tuple[Estimator, ...] = (SingleSpec(), EnsembleSpec(2), MCDropoutSpec(3), DeepKernelSpec(4, 3))
+
 
 def search_of(method: Method) -> Search:
     """The search that says where its points go."""
     return method.perturb.search if isinstance(method.perturb, WithBoundaryDistance) else method.perturb
+
+
+def rounding(method: Method) -> float:
+    """By how much a sample's path may differ from batch to batch."""
+    # The published TRADES takes its first step along a gradient of 1e-8, of which rounding is a larger part.
+    return 1e-7 if "offset_cross_entropy" in repr(method.perturb) else 1e-9
 
 
 def is_random(method: Method) -> bool:

@@ -6,9 +6,9 @@ import torch
 import torch.distributed as dist
 
 from widemargin.data.images import ImageSet
-from widemargin.measure.robustness import pgd_attack
 from widemargin.networks.named import LeNetSpec
 from widemargin.perturb.balls import Linf
+from widemargin.perturb.pgd import pgd_search
 from widemargin.recipes import udp
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import prepare
@@ -22,7 +22,7 @@ TRIAL = Run(
     LeNetSpec(side=8),
     udp(Linf(0.2), 0.05, 3),
     Plan(Epochs(40), Adam(0.003, Cosine()), batch=32, average=EMA(0.9)),
-    validation=Validation(2, pgd_attack(Linf(0.1), 0.05, 2)),
+    validation=Validation(2, pgd_search(Linf(0.1), 0.05, 2)),
 )
 
 

@@ -1,22 +1,23 @@
 """Audits that take seconds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
 from widemargin.auditing.clock import UNLIMITED, Clock
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.pace import OnProgress
-from widemargin.auditing.result import Audit
+from widemargin.auditing.result import Adversarial, Audit
 from widemargin.auditing.runner import audit
 from widemargin.auditing.target import AuditTarget
 from widemargin.data.dataset import Dataset, Origin
 from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis
 from widemargin.perturb.apgd import APGD, TargetedAPGD
 from widemargin.perturb.attack import Attack
-from widemargin.perturb.balls import L2, OPEN, Ball, Box, Norm
+from widemargin.perturb.balls import L2, OPEN, Ball, Box, Linf, Norm
 from widemargin.perturb.fmn import FMN
 from widemargin.perturb.objectives import margin_loss
 from widemargin.perturb.square import Square
@@ -89,3 +90,51 @@ def audited(folder: Path, clock: Clock = UNLIMITED, on_progress: OnProgress = la
     result = audit(target(), CONFIG, folder, clock, on_progress)
     assert result is not None
     return result
+
+
+def ten_points(**other: object) -> Audit:
+    """Of ten points two are misclassified, and three, two and three are broken first by one attack each."""
+    points = {
+        "row": np.arange(10),
+        "label": np.zeros(10, dtype=int),
+        "answer": np.array([1, 1, *[0] * 8]),
+        "breaks": np.array([0, 0, 0, 0, 0, 1, 1, 2, 2, 2]),
+        "by": np.array([-1, -1, 1, 1, 1, 0, 0, -1, -1, -1]),
+        "margin": np.array([0, 0, 0.05, 0.05, 0.05, 0.15, 0.15, 0.3, 0.3, 0.3]),
+        "certified": np.array([0, 0, 0, 0, 0, 0.1, 0.1, 0.15, 0.2, 0.2]),
+    }
+    found = Audit(
+        name="<net>",
+        data="digits",
+        classes=("a", "b"),
+        config=AuditConfig((Linf(0.1), Linf(0.2)), 10),
+        attacks=("apgd-ce", "minimum-norm"),
+        points=points,
+        findings=(),
+        asked=10,
+        draws=None,
+        notes=(),
+        seconds=1.0,
+    )
+    return replace(found, **other)  # type: ignore[arg-type]
+
+
+def unbroken(margins: list[float]) -> Audit:
+    margin = np.array(margins)
+    points = {
+        **ten_points().points,
+        "answer": np.where(margin == 0, 1, 0),
+        "breaks": np.where(margin == 0, 0, 2),
+        "by": np.full(10, -1),
+        "margin": margin,
+        "certified": np.full(10, np.nan),
+    }
+    return ten_points(points=points)
+
+
+def images(count: int) -> Adversarial:
+    rng = np.random.default_rng(0)
+    before, after = rng.uniform(size=(2, count, 1, 4, 4))
+    numbers = np.arange(count)
+    zeros = np.zeros(count, dtype=int)
+    return Adversarial("linf", numbers, before, after, zeros, zeros, zeros + 1, 1.0 - numbers / 100, numbers + 0.0)

@@ -5,8 +5,8 @@ from torch import nn
 
 from widemargin import Adam, Epochs, Linf, Plan, udp
 from widemargin.data.images import ImageSet
-from widemargin.measure.robustness import pgd_attack
 from widemargin.networks.named import LeNetSpec
+from widemargin.perturb.pgd import pgd_search
 from widemargin.rng import Rng
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.run import Run, Validation
@@ -18,7 +18,7 @@ PLAN = Plan(Epochs(4), Adam(0.003), batch=32)
 
 
 TRIAL = Run(
-    DIGITS, LeNetSpec(side=8), udp(Linf(0.1), 0.03, 2), PLAN, validation=Validation(2, pgd_attack(Linf(0.1), 0.05, 2))
+    DIGITS, LeNetSpec(side=8), udp(Linf(0.1), 0.03, 2), PLAN, validation=Validation(2, pgd_search(Linf(0.1), 0.05, 2))
 )
 
 

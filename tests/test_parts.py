@@ -22,13 +22,13 @@ from widemargin.cli.verbs.train import Train
 from widemargin.data.dataset import Examples, Splits
 from widemargin.files import read_json, read_note, write_json
 from widemargin.measure.diagnostics import Diagnosis, Examined, Finding
-from widemargin.measure.robustness import pgd_attack
 from widemargin.networks.mlp import MLPSpec
 from widemargin.parts import choice, choices, part
 from widemargin.perturb.attack import Attack, Classifier, Perturbed, perturbed
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.gradient import slope
 from widemargin.perturb.objectives import height, margin_loss
+from widemargin.perturb.pgd import pgd_search
 from widemargin.rng import AnyRng, Rng
 from widemargin.runs.folder import RunFolder
 from widemargin.runs.prepare import prepare
@@ -149,7 +149,7 @@ BALANCE = Diagnosis("balance", _balance, sanity=True)
 
 
 def run(ball: Ball, alpha: float) -> Run:
-    attack = pgd_attack(ball, alpha, 3)
+    attack = pgd_search(ball, alpha, 3)
     plan = Plan(Epochs(4), Adam(0.01, Halving()), batch=10)
     estimator = TemperedSpec(2.0)
     return Run(

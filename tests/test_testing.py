@@ -1,4 +1,4 @@
-"""The library's parts hold what `widemargin.testing` asks of a user's; each thing that can be wrong is noticed."""
+"""Each thing that can be wrong is noticed; tests/conformance holds the library's own parts to the same."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,59 +8,13 @@ import torch
 from torch import Tensor, nn
 
 import widemargin as wm
-from cases import BALLS, WITH_BALL
-from widemargin.measure.robustness import pgd_attack
 from widemargin.networks.mlp import MLP
-from widemargin.perturb.apgd import APGD, TargetedAPGD
-from widemargin.perturb.attack import Attack, Classifier, OnInputs, Perturbed, perturbed
-from widemargin.perturb.balls import Ball, Norm
-from widemargin.perturb.ddn import DDN
-from widemargin.perturb.fab import FAB, ShortestFAB
-from widemargin.perturb.fmn import FMN
-from widemargin.perturb.pgd import PGD
-from widemargin.perturb.square import Square
+from widemargin.perturb.attack import Classifier, Perturbed, perturbed
+from widemargin.perturb.balls import Ball
 from widemargin.rng import AnyRng
-from widemargin.testing import assert_attack, assert_ball, assert_estimator, assert_method, assert_network
-from widemargin.uncertainty.estimators import DeepKernelSpec, EnsembleSpec, Estimator, MCDropoutSpec, SingleSpec
+from widemargin.testing import assert_attack, assert_ball, assert_method, assert_network, assert_resumes
 
 BALL = wm.L2(0.3, wm.OPEN)
-
-
-@pytest.mark.parametrize("norm", [wm.Linf, wm.L2, wm.L1])
-def test_norms_hold(norm: Norm) -> None:
-    assert_ball(norm)
-
-
-@pytest.mark.parametrize(
-    "attack",
-    [
-        APGD(BALL, steps=5),
-        TargetedAPGD(wm.Linf(0.1), 3, 5),
-        FAB(BALL, 3, 5),
-        Square(wm.Linf(0.2), 50),
-        PGD(wm.L1(0.5), 5),
-    ],
-    ids=repr,
-)
-def test_attacks_in_a_ball_hold(attack: Attack) -> None:
-    assert_attack(attack)
-
-
-@pytest.mark.parametrize(
-    "attack", [ShortestFAB(BALL, 3, 5), DDN(wm.OPEN, 5), FMN(wm.L2, wm.OPEN, 5), OnInputs(pgd_attack(BALL, 0.2, 3))]
-)
-def test_attacks_without_a_radius_hold(attack: Attack) -> None:
-    assert_attack(attack, BALL)
-
-
-@pytest.mark.parametrize("make", WITH_BALL.values(), ids=list(WITH_BALL))
-def test_methods_hold(make: Callable[[Ball], wm.Method]) -> None:
-    assert_method(make(BALLS[0]))
-
-
-@pytest.mark.parametrize("estimator", [SingleSpec(), EnsembleSpec(2), MCDropoutSpec(3), DeepKernelSpec(4, 3)], ids=repr)
-def test_estimators_hold(estimator: Estimator) -> None:
-    assert_estimator(estimator, wm.udp(wm.Linf(0.1), 0.05, 2))
 
 
 class _Open(Ball):
@@ -74,6 +28,14 @@ MISTAKES: dict[str, Callable[[Ball, Tensor], Tensor]] = {
     "norm": lambda ball, delta: delta.flatten(1).abs().amax(1) ** 2,
     "steepest": lambda ball, gradient: 2 * gradient.sign(),
     "dual_norm": lambda ball, gradient: gradient.flatten(1).abs().amax(1),
+}
+TO_PLANE: dict[str, Callable[[Ball, Tensor, Tensor, Tensor], Tensor]] = {
+    "as much": lambda ball, gradient, needed, center: torch.zeros_like(gradient),
+    "no more": lambda ball, gradient, needed, center: wm.L2(1.0, ball.box).to_plane(gradient, 2 * needed, center),
+    "in the box": lambda ball, gradient, needed, center: wm.L2(1.0, wm.OPEN).to_plane(gradient, needed, center),
+    "nothing is needed": lambda ball, gradient, needed, center: wm.L2(1.0, ball.box).to_plane(
+        gradient, needed.abs(), center
+    ),
 }
 
 
@@ -103,6 +65,12 @@ def test_a_wrong_projection_is_named(project: Callable[..., Tensor], said: str) 
         assert_ball(type("Wrong", (_Open,), {"project": project}))
 
 
+@pytest.mark.parametrize("said", TO_PLANE)
+def test_a_wrong_step_to_a_plane_is_named(said: str) -> None:
+    with pytest.raises(AssertionError, match=f"^to_plane must .*{said}"):
+        assert_ball(type("Wrong", (_Open,), {"to_plane": TO_PLANE[said]}))
+
+
 @dataclass(frozen=True)
 class Moves:
     """Moves points by a function of them and of the draws."""
@@ -123,6 +91,7 @@ class Moves:
         (lambda model, inputs, rng: 0.01 * torch.randn_like(inputs), "torch's generator must not be drawn from"),
         (lambda model, inputs, rng: 0.1 * (inputs - inputs.mean(0)), "must not depend on the batch"),
         (lambda model, inputs, rng: inputs / 0, "delta must be finite"),
+        (lambda model, inputs, rng: model(inputs[:0]).sum() * inputs, "asked about an empty batch"),
         (lambda model, inputs, rng: model.eval().requires_grad_(True) and _descended(model, inputs), "no gradients"),
     ],
 )
@@ -141,3 +110,50 @@ def test_a_network_that_draws_is_named() -> None:
     drawing.forward = lambda x: drawing[0](x) + torch.rand(())  # type: ignore[method-assign]
     with pytest.raises(AssertionError, match="nothing may draw from torch's generator"):
         assert_network(wm.Single(wm.at_input(drawing)).eval(), torch.rand(5, 4))
+
+
+def test_an_attack_that_leaves_the_box_is_named() -> None:
+    with pytest.raises(AssertionError, match="must stay in the box"):
+        assert_attack(Moves(lambda model, inputs, rng: torch.ones_like(inputs)), wm.L2(0.3))
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        (lambda model, inputs, rng: 0.1 * (inputs - inputs.mean(0)), "must not depend on its batch"),
+        (lambda model, inputs, rng: torch.ones_like(inputs), "within the radius"),
+        (lambda model, inputs, rng: torch.zeros_like(inputs), "must move something"),
+        (lambda model, inputs, rng: model.register_forward_hook(print) and 0.01 * inputs, "no hooks may be left"),
+        (lambda model, inputs, rng: model.eval() and 0.01 * inputs, "modes must stay"),
+        (lambda model, inputs, rng: model.requires_grad_(True) and 0.01 * inputs, "which weights are trained"),
+        (lambda model, inputs, rng: model.zero_grad() or 0.01 * inputs, "no gradients"),
+    ],
+)
+def test_a_wrong_search_is_named(by: Callable[..., Tensor], said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        assert_method(wm.Method(Moves(by), wm.perturb.perturbed_loss))
+
+
+def test_members_that_are_one_are_named() -> None:
+    one = MLP(4, 8, 3)
+    with pytest.raises(AssertionError, match="members that never differ are one"):
+        assert_network(wm.Ensemble([one, one]).eval(), torch.rand(5, 4))
+
+
+class Counting(nn.Module):
+    """Its answers depend on what no checkpoint has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.passes = nn.Linear(4, 3), 0
+
+    def forward(self, points: Tensor) -> Tensor:
+        self.passes += self.training
+        answers: Tensor = self.layer(points) * (1 + self.passes)
+        return answers
+
+
+def test_a_training_that_does_not_go_on_as_it_was_is_named() -> None:
+    network, examples = wm.Single(wm.at_input(Counting())), wm.Dataset(torch.rand(12, 4), torch.arange(12) % 3)
+    with pytest.raises(AssertionError, match="losses must be those of a training in one go"):
+        assert_resumes(wm.standard(), network, examples)

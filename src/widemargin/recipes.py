@@ -30,6 +30,7 @@ from widemargin.perturb.objectives import (
     perturbed_log_entropy,
     perturbed_loss,
 )
+from widemargin.perturb.pgd import pgd_search
 from widemargin.perturb.search import Search, Unperturbed
 
 _A_LITTLE = 1e-4
@@ -48,7 +49,7 @@ def max_entropy(weight: float) -> Method:
 
 def fgsm(ball: Ball) -> Method:
     """eq. (FGSM): one step of the loss to the edge of the ball (Goodfellow et al. 2015)."""
-    return Method(Search(perturbed_loss, ball, Ascent(Fixed(1), Steepest(ball.radius))), perturbed_loss)
+    return Method(pgd_search(ball, ball.radius, 1), perturbed_loss)
 
 
 def r_fgsm(ball: Ball, alpha: float) -> Method:
@@ -58,7 +59,7 @@ def r_fgsm(ball: Ball, alpha: float) -> Method:
 
 def pgd(ball: Ball, alpha: float, steps: int) -> Method:
     """eq. (PGD): several steps of the loss, the paper's LDP-PGD (Madry et al. 2018)."""
-    return Method(Search(perturbed_loss, ball, Ascent(Fixed(steps), Steepest(alpha))), perturbed_loss)
+    return Method(pgd_search(ball, alpha, steps), perturbed_loss)
 
 
 def friendly(ball: Ball, alpha: float, steps: int, patience: int) -> Method:

@@ -9,10 +9,10 @@ import torch
 
 from widemargin.data.dataset import Splits
 from widemargin.measure.accuracy import correct
-from widemargin.measure.robustness import pgd_attack
 from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.balls import L2, Linf
 from widemargin.perturb.objectives import perturbed_log_entropy
+from widemargin.perturb.pgd import pgd_search
 from widemargin.perturb.search import Search
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import bare, panels
@@ -49,7 +49,7 @@ class LongWalk:
         everywhere = Linf(1.0)
         climbs = {
             "UDP": Search(perturbed_log_entropy, everywhere, Ascent(Fixed(self.steps), Steepest(self.alpha))),
-            "PGD": pgd_attack(everywhere, self.alpha, self.steps),
+            "PGD": pgd_search(everywhere, self.alpha, self.steps),
         }
         arrays, numbers = {"clean": inputs.numpy(), "labels": labels.numpy()}, {"n": len(known)}
         for name, climb in climbs.items():

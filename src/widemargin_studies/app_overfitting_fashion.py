@@ -8,8 +8,9 @@ import numpy as np
 
 from widemargin.data.dataset import Splits
 from widemargin.measure.accuracy import accuracy
-from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.measure.robustness import robust_accuracy
 from widemargin.perturb.balls import Linf
+from widemargin.perturb.pgd import pgd_search
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store
@@ -23,8 +24,8 @@ from widemargin_studies.scales import PAPER
 
 TITLE = "App. E.2: catastrophic overfitting on Fashion-MNIST"
 BALL = Linf(0.2)
-PGD_20 = pgd_attack(BALL, 0.01, 20)
-FGSM = pgd_attack(BALL, 0.2, 1)
+PGD_20 = pgd_search(BALL, 0.01, 20)
+FGSM = pgd_search(BALL, 0.2, 1)
 BENCH = replace(FASHION, looks=Validation(every=1, attack=PGD_20, watched=(("one step", FGSM),)))
 CELLS = (Cell(BENCH, "FGSM", 0.2, 0.2, 1), Cell(BENCH, "UDP 1 step", 0.2, 0.2, 1))
 LOOKS = {"clean": "clean", "one step": "FGSM", "robust": "PGD-20"}

@@ -12,24 +12,27 @@ from numpy.typing import NDArray
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import draw_landscape, label_grid, panels
 from widemargin.report.store import Store
-from widemargin.workers import Workers
 from widemargin_studies import pictorial
-from widemargin_studies.pictorial import FAR, NEAR, NORMS, ONE_STEP, PAIRS, RADII, SHOWN, STEPS, Case, Moves
+from widemargin_studies.pictorial import (
+    FAR,
+    NEAR,
+    NORMS,
+    ONE_STEP,
+    PAIRS,
+    RADII,
+    SHOWN,
+    STEPS,
+    Case,
+    Moves,
+    StudyOfMoves,
+)
 
 SMALL, MIDDLE, LARGE = RADII
 
 
 @dataclass(frozen=True)
-class ThreeCases:
+class ThreeCases(StudyOfMoves):
     TITLE: str = "App. C: small, middle and large radius, LDP against UDP"
-    CORE_MINUTES: float = 0.5
-    work: pictorial.TwoPairsMoved = pictorial.WORK
-
-    def run(self, store: Store, workers: Workers) -> None:
-        self.work.complete(store, workers, "App. C")
-
-    def missing(self, store: Store) -> int:
-        return self.work.missing(store)
 
     def report(self, store: Store) -> Report:
         results = self.work.moves(store)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from widemargin.data.dataset import Splits
-from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.measure.robustness import robust_accuracy
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.pgd import pgd_search
 from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import COLOURS, panels
 from widemargin.report.store import Store
@@ -60,7 +61,7 @@ class WithValidation:
         numbers, arrays = self.test(network, parts)
         results: dict[str, Any] = {"validated": len(parts.validation)}
         for ball in self.chosen_by:
-            attack = pgd_attack(ball, ball.radius / 8, 20)
+            attack = pgd_search(ball, ball.radius / 8, 20)
             results[validation(ball)] = robust_accuracy(network, parts.validation, attack)
         return Numbers(numbers | results, arrays)
 

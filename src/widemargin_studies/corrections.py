@@ -13,10 +13,11 @@ from widemargin.data.dataset import Dataset
 from widemargin.data.images import ImageSet
 from widemargin.data.toy import LMS5, NarrowCorridor, PointSet
 from widemargin.measure.accuracy import accuracy
-from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.measure.robustness import robust_accuracy
 from widemargin.method import Method, as_published, climbing_entropy, in_train_mode
 from widemargin.networks.named import LeNetSpec, drawn
 from widemargin.perturb.balls import OPEN, Linf
+from widemargin.perturb.pgd import pgd_search
 from widemargin.perturb.search import Search
 from widemargin.recipes import pgd, standard, trades, trades_cross_entropy, trades_random_start, udp
 from widemargin.report.document import Report, Verdict
@@ -64,7 +65,7 @@ DATA = ImageSet("digits")
 LENET, NORMED = LeNetSpec(side=8), NormedSpec()
 PLAN = Plan(Epochs(15), Adam(5e-3, Cosine()), batch=100)
 BALL, ALPHA, STEPS = Linf(0.2), 0.04, 5
-ATTACK = pgd_attack(Linf(0.1), alpha=0.01, steps=20)
+ATTACK = pgd_search(Linf(0.1), alpha=0.01, steps=20)
 _UDP, _TRADES = udp(BALL, ALPHA, STEPS), trades(BALL, ALPHA, STEPS, weight=1.0)
 _RANDOM = trades_random_start(BALL, ALPHA, STEPS, weight=1.0)
 ENTROPY, MODE, START, FORM, ALL = (

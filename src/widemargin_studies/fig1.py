@@ -11,24 +11,15 @@ from widemargin.report.document import Picture, Report, Verdict
 from widemargin.report.figures import BEST, BOUNDARY, TINTS, draw_landscape, panels
 from widemargin.report.store import Store
 from widemargin.report.verdicts import in_most_seeds
-from widemargin.workers import Workers
 from widemargin_studies import pictorial
-from widemargin_studies.pictorial import NORMS, ONE_STEP, PAIRS, RADII, SHOWN, Case, Moves
+from widemargin_studies.pictorial import NORMS, ONE_STEP, PAIRS, RADII, SHOWN, Case, Moves, StudyOfMoves
 
 SMALL, LARGE = RADII[0], RADII[-1]
 
 
 @dataclass(frozen=True)
-class Fig1:
+class Fig1(StudyOfMoves):
     TITLE: str = "Fig. 1: where LDP and UDP drive the points"
-    CORE_MINUTES: float = 0.5
-    work: pictorial.TwoPairsMoved = pictorial.WORK
-
-    def run(self, store: Store, workers: Workers) -> None:
-        self.work.complete(store, workers, "Fig. 1")
-
-    def missing(self, store: Store) -> int:
-        return self.work.missing(store)
 
     def report(self, store: Store) -> Report:
         results = self.work.moves(store)

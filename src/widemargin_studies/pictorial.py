@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from widemargin.perturb.balls import L2, OPEN, Ball, Linf
 from widemargin.perturb.objectives import perturbed_log_entropy, perturbed_loss
 from widemargin.perturb.search import Search
 from widemargin.recipes import standard
+from widemargin.report.document import Report
 from widemargin.report.figures import BEST, BOUNDARY, COLOURS, Array, bare, draw_points
 from widemargin.report.store import Parts, Store
 from widemargin.report.tables import Table
@@ -154,6 +156,24 @@ class TwoPairsMoved:
 
 
 WORK = TwoPairsMoved()
+
+
+@dataclass(frozen=True)
+class StudyOfMoves(ABC):
+    """A study of that work, which is done once."""
+
+    TITLE: str
+    CORE_MINUTES: float = 0.5
+    work: TwoPairsMoved = WORK
+
+    def run(self, store: Store, workers: Workers) -> None:
+        self.work.complete(store, workers, self.TITLE.partition(":")[0])
+
+    def missing(self, store: Store) -> int:
+        return self.work.missing(store)
+
+    @abstractmethod
+    def report(self, store: Store) -> Report: ...
 
 
 def parts(run: Run) -> Parts:

@@ -13,10 +13,11 @@ from widemargin.data.images import ImageSet
 from widemargin.data.splits import at_most
 from widemargin.measure.accuracy import Mask, accuracy, fraction
 from widemargin.measure.autoattack import autoattack
-from widemargin.measure.robustness import pgd_attack, robust
+from widemargin.measure.robustness import robust
 from widemargin.method import Method
 from widemargin.networks.named import ImageShape, LeNetSpec, ResNetSpec
 from widemargin.perturb.balls import L2, OPEN, Ball, Linf
+from widemargin.perturb.pgd import pgd_search
 from widemargin.recipes import fgsm, pgd, r_fgsm, standard, trades_cross_entropy, udp, udp_single_step, udpr
 from widemargin.report.document import Report
 from widemargin.report.results import hardware
@@ -214,7 +215,7 @@ class Robustness:
     def _standing(self, network: Network, some: Dataset, ball: Ball) -> Mask:
         if self.standard_attack:
             return autoattack(network, some, ball).standing
-        return robust(network, some, pgd_attack(ball, ball.radius / 8, 20))
+        return robust(network, some, pgd_search(ball, ball.radius / 8, 20))
 
 
 @dataclass(frozen=True)

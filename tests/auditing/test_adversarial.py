@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import numpy as np
 import torch
 from torch import nn
 
-from widemargin.auditing.adversarial import adversarial
+from small_audits import images
+from widemargin.auditing.adversarial import adversarial, npz
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.target import AuditTarget
 from widemargin.data.dataset import Dataset
@@ -33,3 +36,14 @@ def test_examples_are_those_of_correct_points_with_a_known_place_in_the_order_of
     assert found.adversarial_predictions.tolist() == [0, 0]
     assert found.radius.tolist() == [0.6, np.inf]
     assert not found.are_images
+
+
+def test_adversarial_examples_are_arrays_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "some.npz").write_bytes(npz(images(3)))
+    with np.load(tmp_path / "some.npz") as stored:
+        assert set(stored) == {
+            "norm", "rows", "inputs", "adversarial", "labels", "predictions", "adversarial_predictions", "distance",
+            "radius",
+        }  # fmt: skip
+        assert str(stored["norm"]) == "linf"
+        assert np.array_equal(stored["adversarial"], images(3).adversarial)

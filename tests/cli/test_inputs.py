@@ -9,10 +9,10 @@ from torch import nn
 from command import refused, widemargin
 from widemargin.cli.inputs import answers, data_asked, folder_for
 from widemargin.cli.verbs.audit import Audit
+from widemargin.data.columns import Columns
 from widemargin.data.dataset import Dataset
 from widemargin.data.local import TableData
 from widemargin.data.local_files import Table
-from widemargin.data.schema import Columns
 from widemargin.io.load import Model
 from widemargin.networks.mlp import MLPSpec
 from widemargin.recipes import standard

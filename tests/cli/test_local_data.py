@@ -14,10 +14,10 @@ from command import refused, widemargin
 from widemargin.cli.describe import describe
 from widemargin.cli.local_data import own_data
 from widemargin.cli.verbs.train import Train
+from widemargin.data.columns import Columns
 from widemargin.data.frames import read_frame
 from widemargin.data.local import TableData
 from widemargin.data.local_files import Table
-from widemargin.data.schema import Columns
 from widemargin.io.export import on_raw_rows, write_network
 from widemargin.io.load import load_model
 from widemargin.networks.mlp import MLPSpec

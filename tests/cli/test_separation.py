@@ -8,9 +8,9 @@ from command import refused, widemargin
 from widemargin import cli
 from widemargin.cli.describe import describe
 from widemargin.cli.verbs.train import Train
+from widemargin.data.columns import Columns
 from widemargin.data.local import TableData
 from widemargin.data.local_files import Table
-from widemargin.data.schema import Columns
 from widemargin.perturb.search import Search
 
 

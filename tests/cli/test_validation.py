@@ -1,9 +1,9 @@
 from widemargin.cli.validation import ValidationAttack, figures_text, validation_attack
 from widemargin.data.toy import NarrowCorridor
-from widemargin.measure.robustness import pgd_attack
 from widemargin.networks.mlp import MLPSpec
 from widemargin.perturb.balls import L2, OPEN, Linf
 from widemargin.perturb.categories import CategoryChanges, WithCategoryChanges
+from widemargin.perturb.pgd import pgd_search
 from widemargin.recipes import standard
 from widemargin.runs.prepare import prepare
 from widemargin.runs.run import Run, Validation
@@ -17,12 +17,12 @@ def described(validation: Validation) -> ValidationAttack | str | None:
 
 
 def test_a_description_names_the_attack() -> None:
-    attack = described(Validation(attack=pgd_attack(L2(0.5, OPEN), 0.125, 10)))
+    attack = described(Validation(attack=pgd_search(L2(0.5, OPEN), 0.125, 10)))
     assert attack == ValidationAttack("PGD", "l2", 0.5, 10, 0.125)
     assert str(attack) == "PGD-10 l2 0.5"
     assert attack.options == "--eps 0.5 --norm l2"  # type: ignore[union-attr]
     assert attack.effort == "10 steps of 0.125"  # type: ignore[union-attr]
-    fraction = described(Validation(attack=pgd_attack(Linf(8 / 255, OPEN), 0.01, 20)))
+    fraction = described(Validation(attack=pgd_search(Linf(8 / 255, OPEN), 0.01, 20)))
     assert str(fraction) == "PGD-20 linf 8/255"
     assert fraction.options == "--eps 8/255"  # type: ignore[union-attr]
     assert described(Validation()) is None
@@ -36,7 +36,7 @@ def test_a_robust_figure_says_its_attack() -> None:
 
 
 def test_changes_of_category_are_named() -> None:
-    attack = WithCategoryChanges(pgd_attack(Linf(0.1, OPEN.holding((0, 1))), 0.025, 10), CategoryChanges(((0, 1),)))
+    attack = WithCategoryChanges(pgd_search(Linf(0.1, OPEN.holding((0, 1))), 0.025, 10), CategoryChanges(((0, 1),)))
     found = described(Validation(attack=attack))
     assert str(found) == "PGD-10 linf 0.1, 1 category change"
     # A figure under another attack is no figure to compare with.

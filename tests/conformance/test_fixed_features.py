@@ -6,30 +6,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cases import WITH_BALL
+from cases import ATTACKS, NORMS, SHORTEST_ATTACKS, WITH_BALL, rounding
 from widemargin.data.dataset import Dataset
 from widemargin.measure.certified import certified_radius
 from widemargin.measure.diagnostics.attacks import random_places
 from widemargin.measure.distance import distances
 from widemargin.networks.mlp import MLP, MLPSpec
-from widemargin.perturb.apgd import APGD, TargetedAPGD
-from widemargin.perturb.attack import Attack
-from widemargin.perturb.balls import L1, L2, OPEN, Box, Linf, Norm
-from widemargin.perturb.bisected_apgd import BisectedAPGD
-from widemargin.perturb.ddn import DDN
-from widemargin.perturb.fab import FAB, ShortestFAB
-from widemargin.perturb.fmn import FMN
-from widemargin.perturb.objectives import margin_loss
-from widemargin.perturb.pgd import PGD
-from widemargin.perturb.square import Square
-from widemargin.rng import Rng, RowRng
+from widemargin.perturb.balls import L1, L2, OPEN, Ball, Box, Linf, Norm
+from widemargin.rng import Rng
+from widemargin.testing import assert_attack, assert_method
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 
 # Checks of every call's types would take most of the time.
 pytestmark = pytest.mark.usefixtures("untyped")
 FIXED, FREE = (1, 4), (0, 2, 3)
-NORMS = (Linf, L2, L1)
 BOX = Box(-2.5, 2.5)
 WEIGHTS = torch.tensor([0.5, 4.0, -1.0, 0.25, -3.0])
 """Fixed features weigh most, so that a step that forgets them goes there."""
@@ -60,43 +51,21 @@ def labelled(network: Single, rows: int = 6) -> Dataset:
         return Dataset(points, network(points).argmax(1))
 
 
-def attacks(norm: Norm, box: Box, radius: float) -> list[Attack]:
-    ball = norm(radius, box)
-    ddn = [DDN(box, steps=20)] if norm is L2 else []
-    return [
-        APGD(ball, margin_loss, steps=15),
-        TargetedAPGD(ball, targets=2, steps=15),
-        FAB(ball, targets=2, steps=10, restarts=2),
-        Square(ball, queries=60),
-        PGD(ball, 20),
-        ShortestFAB(ball, targets=2, steps=10),
-        FMN(norm, box, steps=20),
-        FMN(norm, box, steps=20, targets=2, starts=4),
-        BisectedAPGD(norm, box, steps=10, trials=3),
-        *ddn,
-    ]
-
-
 @pytest.mark.parametrize(("norm", "box"), [(Linf, OPEN), (L2, BOX), (L1, OPEN)])
 def test_no_attack_moves_them(norm: Norm, box: Box) -> None:
-    network = Single(at_input(MLPSpec((5, 8, 4)).build(torch.Generator().manual_seed(0))))
-    examples = labelled(network)
-    for attack in attacks(norm, box.holding(FIXED), 1.5):
-        moved = attack(network, examples.points, examples.labels, RowRng(0, torch.arange(len(examples)))).points
-        delta = moved - examples.points
-        assert not delta[:, FIXED].any(), attack
-        assert delta.any(), attack
+    ball: Ball = norm(1.5, box.holding(FIXED))
+    for make in ATTACKS.values():
+        assert_attack(make(ball), features=5)
+    for name, make in SHORTEST_ATTACKS.items():
+        if name != "ddn" or norm is L2:
+            assert_attack(make(ball), ball, features=5)
 
 
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", WITH_BALL)
-def test_no_training_moves_them(name: str) -> None:
-    network = Single(at_input(MLPSpec((5, 8, 3)).build(torch.Generator().manual_seed(0))))
-    examples = labelled(network, 6)
-    for norm in NORMS:
-        method = WITH_BALL[name](norm(0.7, OPEN.holding(FIXED)))
-        delta = method.perturb(network, examples.points, examples.labels, Rng.seeded(0)).delta
-        assert not delta[:, FIXED].any()
-        assert delta[:, FREE].any()
+def test_no_training_moves_them(name: str, norm: Norm) -> None:
+    method = WITH_BALL[name](norm(0.7, OPEN.holding(FIXED)))
+    assert_method(method, 5, rounding(method))
 
 
 @pytest.mark.parametrize("norm", NORMS)

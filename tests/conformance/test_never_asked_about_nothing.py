@@ -1,4 +1,4 @@
-"""No attack and no measure asks a network about an empty batch: a new one is a new row here."""
+"""No measure asks a network about an empty batch: a new one is a new row here.  Of attacks `test_attacks` holds it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
-from never_asked import CASES, LABELS, NORMS, POINTS, RADII, REFUSED, RIGHT, Flattening, network
+from cases import ATTACKS, SHORTEST_ATTACKS
+from never_asked import CASES, LABELS, NORMS, POINTS, RADII, REFUSED, Flattening, network
 from widemargin import Dataset, Single, at_input
 from widemargin.measure.accuracy import accuracy
 from widemargin.measure.autoattack import autoattack
@@ -18,19 +19,11 @@ from widemargin.measure.certified import certified, certified_radius
 from widemargin.measure.curve import bisected, robustness
 from widemargin.measure.diagnostics import Examined, all_findings
 from widemargin.measure.distance import distances
-from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.measure.robustness import robust_accuracy
 from widemargin.measure.surrogate import fooled, surrogate
-from widemargin.perturb.apgd import APGD, TargetedAPGD
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import L1, L2, UNIT, Ball, Linf
-from widemargin.perturb.bisected_apgd import BisectedAPGD
-from widemargin.perturb.ddn import DDN
-from widemargin.perturb.fab import FAB, ShortestFAB
-from widemargin.perturb.fmn import FMN
-from widemargin.perturb.objectives import dlr_loss, margin_loss
-from widemargin.perturb.pgd import PGD
-from widemargin.perturb.square import Square
-from widemargin.rng import RowRng
+from widemargin.perturb.pgd import pgd_search
 from widemargin.uncertainty.network import Network
 
 
@@ -54,24 +47,6 @@ def proven(measure: Callable[[Network, Dataset, Ball], object], cloud: Dataset, 
         return measure(network, cloud, ball)
 
 
-ATTACKS: dict[str, Callable[[Ball], Attack]] = {
-    "apgd-ce": lambda ball: APGD(ball, steps=6, restarts=2),
-    "apgd-dlr": lambda ball: APGD(ball, dlr_loss, steps=6),
-    "apgd-margin": lambda ball: APGD(ball, margin_loss, steps=6),
-    "apgd-t": lambda ball: TargetedAPGD(ball, targets=3, steps=6),
-    "apgd-t in turn": lambda ball: TargetedAPGD(ball, targets=3, steps=6, rows_at_once=1),
-    "fab": lambda ball: FAB(ball, targets=3, steps=6, restarts=2),
-    "shortest fab": lambda ball: ShortestFAB(ball, targets=3, steps=6),
-    "square": lambda ball: Square(ball, queries=20),
-    "ddn": lambda ball: DDN(ball.box, steps=6),
-    "fmn": lambda ball: FMN(type(ball), ball.box, steps=6),  # type: ignore[arg-type]
-    "fmn-t": lambda ball: FMN(type(ball), ball.box, steps=6, targets=3),  # type: ignore[arg-type]
-    "bisected apgd": lambda ball: BisectedAPGD(type(ball), ball.box, steps=6, trials=3),  # type: ignore[arg-type]
-    "pgd": lambda ball: PGD(ball, steps=6),
-    "pgd targeted": lambda ball: PGD(ball, steps=6, targets=3),
-}
-
-
 def quick(ball: Ball) -> tuple[Attack, ...]:
     return tuple(ATTACKS[name](ball) for name in ("apgd-ce", "fab", "apgd-t", "square"))
 
@@ -84,7 +59,7 @@ def _distances(network: Network, cloud: Dataset, ball: Ball) -> object:
     norm = type(ball)
     assert norm in (Linf, L2, L1)
     names = ("fmn-t", "ddn" if norm is L2 else "fmn", "shortest fab", "bisected apgd")
-    return distances(network, cloud, norm, ball.box, [ATTACKS[name](ball) for name in names])
+    return distances(network, cloud, norm, ball.box, [SHORTEST_ATTACKS[name](ball) for name in names])
 
 
 MEASURES: dict[str, Callable[[Network, Dataset, Ball], object]] = {
@@ -93,7 +68,7 @@ MEASURES: dict[str, Callable[[Network, Dataset, Ball], object]] = {
     "autoattack": lambda network, cloud, ball: autoattack(network, cloud, ball, quick(ball)),
     "curve": lambda network, cloud, ball: robustness(network, cloud, [ball], quick, rows=3),
     "bisected curve": lambda network, cloud, ball: bisected(network, cloud, ball, quick, halvings=2),
-    "pgd": lambda network, cloud, ball: robust_accuracy(network, cloud, pgd_attack(ball, ball.radius / 4, 3)),
+    "pgd": lambda network, cloud, ball: robust_accuracy(network, cloud, pgd_search(ball, ball.radius / 4, 3)),
     "calibration": lambda network, cloud, ball: uncertainty_report(network, cloud, {}),
     "certificate": lambda _, cloud, ball: proven(certified, cloud, ball),
     "certified radius": lambda _, cloud, ball: proven(certified_radius, cloud, ball),
@@ -103,15 +78,6 @@ MEASURES: dict[str, Callable[[Network, Dataset, Ball], object]] = {
 
 def cloud(labels: Tensor) -> Dataset:
     return Dataset(POINTS, labels)
-
-
-@pytest.mark.parametrize("radius", RADII)
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("name", ATTACKS)
-def test_attacks(name: str, norm: str, radius: str) -> None:
-    attack = ATTACKS[name](NORMS[norm](RADII[radius], UNIT))
-    places = attack(network(), POINTS, RIGHT, RowRng(0, torch.arange(len(POINTS)))).points
-    assert places.shape == POINTS.shape
 
 
 CASES += [(norm, radius, "some") for norm in ("l2", "l1") for radius in RADII]

@@ -20,6 +20,7 @@ from widemargin.perturb.square import Square
 from widemargin.perturb.suites import standard
 from widemargin.report.audit_page import page
 from widemargin.rng import Rng, RowRng
+from widemargin.testing import assert_ball, assert_method
 
 WEIGHTS = (1.0, 2.0, 0.5, 4.0)
 
@@ -88,21 +89,12 @@ def test_attacks_break_whoever_is_within_reach_and_stay_in_the_ball(box: wm.Box)
             assert torch.equal(broken, known < 0.2), attack.name
 
 
-def test_a_step_to_a_plane_in_a_box_climbs_as_much_as_is_needed() -> None:
-    center, gradient = torch.full((1, 4), 0.9), torch.tensor([[1.0, 1, 1, 1]])
-    ball = Weighted(0.0, UNIT)
-    step = ball.to_plane(gradient, torch.tensor([0.3]), center)
-    assert float((gradient * step).sum()) == pytest.approx(0.3)
-    assert bool((step <= 0.1 + 1e-6).all())
-    corner = ball.to_plane(gradient, torch.tensor([9.0]), center)
-    assert torch.allclose(corner, torch.full((1, 4), 0.1))
-    assert not ball.to_plane(gradient, torch.tensor([-1.0]), center).any()
+def test_it_holds() -> None:
+    assert_ball(Weighted, features=4)
 
 
 def test_a_method_trains_with_it() -> None:
-    network, cloud, _ = line()
-    moved = wm.pgd(Weighted(0.3, OPEN), 0.1, 5).perturb(network, cloud.points, cloud.labels, Rng.seeded(0))
-    assert float(Weighted(1.0).norm(moved.delta).max()) <= 0.3001
+    assert_method(wm.pgd(Weighted(0.3, OPEN), 0.1, 5), features=4)
 
 
 def test_an_audit_prints_it(tmp_path: Path) -> None:

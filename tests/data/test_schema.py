@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from widemargin.data.columns import CategoryColumn, Columns, NumberColumn
 from widemargin.data.frames import read_frame
 from widemargin.data.limits import quoted
 from widemargin.data.local import SchemaData, TableData
 from widemargin.data.local_files import Table
-from widemargin.data.schema import CategoryColumn, Columns, NumberColumn, Schema, apart
+from widemargin.data.schema import Schema, apart
 
 ROWS = [
     (f"{1000 + 7 * k}", "" if k % 9 == 4 else f"{20 + k % 11}", f"{0.001 * (k % 5)}", ["red", "green", "blue"][k % 3])

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from widemargin.data.schema import CategoryColumn, NumberColumn, Schema
+from widemargin.data.columns import CategoryColumn, NumberColumn
+from widemargin.data.schema import Schema
 from widemargin.data.schema_check import checked_schema
 
 # Types are checked at run time in tests only: here wrong ones must arrive.

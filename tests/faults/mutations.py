@@ -12,7 +12,7 @@ from typing import Any
 
 from widemargin.io.aten import OPERATORS as ATEN
 from widemargin.io.aten import OVERWRITING
-from widemargin.io.onnx_graph import OPERATORS as ONNX
+from widemargin.io.onnx_operators import OPERATORS as ONNX
 
 _ODD: list[Any] = [
     -1,

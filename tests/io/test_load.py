@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 from torch import Generator, Tensor, nn
 
 from widemargin import cli
-from widemargin.data.schema import NumberColumn, Schema
+from widemargin.data.columns import NumberColumn
+from widemargin.data.schema import Schema
 from widemargin.io.export import trained
 from widemargin.io.load import Model, load, load_model
 from widemargin.runs.folder import RunFolder

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from widemargin.data.schema import CategoryColumn, NumberColumn, Schema
+from widemargin.data.columns import CategoryColumn, NumberColumn
+from widemargin.data.schema import Schema
 from widemargin.io.archive import LARGEST_JSON
 from widemargin.io.graph import Graph, Step
 from widemargin.io.table_model import on_features, schema_in

@@ -6,10 +6,11 @@ from torch import nn
 
 from widemargin import L2, OPEN, Dataset, Linf, Single, at_input
 from widemargin.measure.accuracy import correct
-from widemargin.measure.robustness import pgd_attack, robust, robust_accuracy
+from widemargin.measure.robustness import robust, robust_accuracy
 from widemargin.perturb.ascent import Ascent, Fixed, InBall, Steepest, Uniform
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.objectives import perturbed_log_entropy, perturbed_loss
+from widemargin.perturb.pgd import pgd_search
 from widemargin.perturb.search import Search
 from widemargin.rng import Rng
 from widemargin.uncertainty.cuts import after
@@ -33,9 +34,9 @@ def test_for_a_line_the_answer_is_known(ball: Ball) -> None:
     reach = ball.radius * ball.dual_norm(torch.tensor([[1.0, 2.0]], dtype=torch.float64))
     known = (POINTS @ WEIGHT.T).abs()[:, 0] > reach
     assert 0 < known.sum() < 60
-    assert torch.equal(robust(line(), Dataset(POINTS, LABELS), pgd_attack(ball, ball.radius, 5)), known)
+    assert torch.equal(robust(line(), Dataset(POINTS, LABELS), pgd_search(ball, ball.radius, 5)), known)
     wrong = 1 - LABELS
-    assert robust_accuracy(line(), Dataset(POINTS, wrong), pgd_attack(ball, ball.radius, 5)) == 0
+    assert robust_accuracy(line(), Dataset(POINTS, wrong), pgd_search(ball, ball.radius, 5)) == 0
 
 
 def deep() -> Network:
@@ -75,7 +76,7 @@ def test_the_network_stays_as_it_is() -> None:
 def test_inputs_are_attacked_wherever_the_network_is_cut() -> None:
     with Rng.seeded(5).as_global():
         chain = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 3)).double()
-    attack = pgd_attack(Linf(0.5, OPEN), 0.2, 4)
+    attack = pgd_search(Linf(0.5, OPEN), 0.2, 4)
     found = [robust(Single(cut), CLOUD, attack) for cut in (at_input(chain), after(chain, 2))]
     assert torch.equal(*found)
 
@@ -85,7 +86,7 @@ def test_inputs_are_attacked_wherever_the_network_is_cut() -> None:
     [
         (Search(perturbed_log_entropy, L2(1), Ascent(Fixed(1), Steepest(1))), 1, "robust accuracy must be measured by"),
         (RANDOM, 0, "restarts must be a whole number of at least 1, got 0"),
-        (pgd_attack(L2(1), 1, 1), 3, "3 restarts from the clean point all go the same way"),
+        (pgd_search(L2(1), 1, 1), 3, "3 restarts from the clean point all go the same way"),
     ],
     ids=["uncertainty", "none", "same"],
 )

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from widemargin.data.columns import Columns
 from widemargin.data.dataset import Dataset
 from widemargin.data.local import TableData
 from widemargin.data.local_files import Table
-from widemargin.data.schema import Columns
 from widemargin.measure.separation import auto_radius, contradictions, duplicates, measured_rows, separation
 
 distance = pytest.importorskip("scipy.spatial.distance")

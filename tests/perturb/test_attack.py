@@ -6,27 +6,12 @@ from torch import nn
 
 import widemargin as wm
 from widemargin.measure.autoattack import autoattack
-from widemargin.measure.robustness import pgd_attack, robust
-from widemargin.perturb.apgd import APGD
-from widemargin.perturb.attack import AtCut, Attack, OnInputs
-from widemargin.perturb.ddn import DDN
-from widemargin.perturb.fab import FAB, ShortestFAB
-from widemargin.perturb.fmn import FMN
-from widemargin.perturb.pgd import PGD
-from widemargin.perturb.square import Square
-from widemargin.rng import Rng, RowRng
+from widemargin.measure.robustness import robust
+from widemargin.perturb.attack import AtCut, OnInputs
+from widemargin.perturb.pgd import PGD, pgd_search
+from widemargin.rng import Rng
 
 BALL = wm.L2(0.3, wm.OPEN)
-ATTACKS: list[Attack] = [
-    APGD(BALL, steps=5),
-    FAB(BALL, 1, 5),
-    ShortestFAB(BALL, 1, 5),
-    Square(BALL, 10),
-    DDN(wm.OPEN, 5),
-    FMN(wm.L2, wm.OPEN, 5),
-    PGD(BALL, 5),
-    OnInputs(pgd_attack(BALL, 0.1, 5)),
-]
 POINTS = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
 
 
@@ -41,19 +26,8 @@ def labels(of: wm.Single) -> torch.Tensor:
         return of.eval()(POINTS).argmax(1)
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-@pytest.mark.parametrize("by_row", [False, True])
-def test_every_attack_returns_points_delta_and_distance(attack: Attack, by_row: bool) -> None:
-    model = network()
-    rng = RowRng(1, torch.arange(20)) if by_row else Rng.seeded(*[1] if attack.name != "search" else range(20))
-    moved = attack(model, POINTS, labels(model), rng)
-    torch.testing.assert_close(moved.points, POINTS + moved.delta)
-    torch.testing.assert_close(moved.distance, BALL.norm(moved.delta))
-    assert moved.points.shape == POINTS.shape
-
-
 def test_a_search_among_attacks_breaks_whom_it_breaks_alone() -> None:
-    model, search = network(cut=2), pgd_attack(BALL, 0.1, 5)
+    model, search = network(cut=2), pgd_search(BALL, 0.1, 5)
     cloud = wm.Dataset(POINTS, labels(model))
     attacked = autoattack(model, cloud, BALL, [OnInputs(search, "pgd")])
     assert torch.equal(attacked.standing, robust(model, cloud, search))

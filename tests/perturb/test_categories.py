@@ -8,9 +8,9 @@ import torch
 
 from category_rows import BOTH, BOX, COLUMNS, ONE, changed, curved, is_row, may_become, rows, weighing
 from widemargin import recipes
+from widemargin.data.columns import Columns
 from widemargin.data.local import TableData
 from widemargin.data.local_files import Table
-from widemargin.data.schema import Columns
 from widemargin.networks.mlp import MLPSpec
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.balls import OPEN, Linf

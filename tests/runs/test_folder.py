@@ -10,7 +10,8 @@ from safetensors.torch import save_file
 
 from small_runs import PLAN, TRIAL, files, same
 from widemargin import Updates
-from widemargin.data.schema import CategoryColumn, NumberColumn, Schema
+from widemargin.data.columns import CategoryColumn, NumberColumn
+from widemargin.data.schema import Schema
 from widemargin.files import Damaged
 from widemargin.files import read_tensors as read
 from widemargin.runs.folder import RunFolder

@@ -9,11 +9,11 @@ from cases import METHODS
 from front_door import public_names
 from widemargin import OPEN, SGD, Adam, Epochs, Linf, Method, Plan, Updates, pgd, udp
 from widemargin.data.augment import CropFlip
+from widemargin.data.columns import Columns
 from widemargin.data.image_folder import ImageFolder
 from widemargin.data.images import ImageSet
 from widemargin.data.local import LocalData, SplitData, TableData
 from widemargin.data.local_files import Npz, Table
-from widemargin.data.schema import Columns
 from widemargin.networks.mlp import FlatMLPSpec, MLPSpec
 from widemargin.networks.named import DropoutResNetSpec, LeNetSpec, ResNetSpec
 from widemargin.networks.normalized import NormalizedSpec

@@ -15,8 +15,8 @@ from widemargin.data.local import LocalData
 from widemargin.data.local_files import Table
 from widemargin.files import Damaged, sealed_text
 from widemargin.io.load import load_model
-from widemargin.measure.robustness import pgd_attack
 from widemargin.networks.mlp import MLPSpec
+from widemargin.perturb.pgd import pgd_search
 from widemargin.report.store import Store
 from widemargin.runs.fit import fit
 from widemargin.runs.folder import RunFolder
@@ -30,7 +30,7 @@ from widemargin_studies import app_overfitting_fashion, tab2
 SAMPLES = Path(__file__).parent / "version_1"
 LONG = Path(__file__).parents[2] / "results" / "long"
 DONE, HALF = "fadfbfd393e65ff8", "81877be72fecab46"
-ATTACK = pgd_attack(Linf(0.1, OPEN), 0.025, 10)
+ATTACK = pgd_search(Linf(0.1, OPEN), 0.025, 10)
 
 
 def run(seed: int) -> Run:

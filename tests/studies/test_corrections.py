@@ -5,7 +5,7 @@ import pytest
 
 import widemargin as wm
 from plane_studies import COARSE, workers
-from widemargin.measure.robustness import pgd_attack
+from widemargin.perturb.pgd import pgd_search
 from widemargin.report.store import Store
 from widemargin_studies import corrections
 from widemargin_studies.corrections import STUDY, Change
@@ -31,7 +31,7 @@ def test_the_study_runs_reports_and_has_nothing_left(tmp_path: Path) -> None:
         seeds=(0, 1),
         images={network: compared[-1:] for network, compared in STUDY.images.items()},
         plan=wm.Plan(wm.Updates(1), wm.Adam(1e-3), batch=100),
-        attack=pgd_attack(wm.Linf(0.1), alpha=0.1, steps=1),
+        attack=pgd_search(wm.Linf(0.1), alpha=0.1, steps=1),
         points={data: compared[:1] for data, compared in STUDY.points.items()},
         plans=dict.fromkeys(STUDY.plans, wm.Plan(wm.Updates(30), wm.Adam(5e-3))),
         grids=COARSE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -43,7 +44,7 @@ def measured_chunk(
     """Everything that is saved of these points; without certificates if `certify` is None."""
     failed = Failed()
     try:
-        points = _worst(target, config, Subset(target.examples, rows), certify, on_answers, failed)
+        points = _Measuring(target, config, certify, on_answers, failed).worst(Subset(target.examples, rows))
     except Exception as problem:
         raise ValueError(_fails(sentence_of(problem))) from problem
     within = {attack.name for attack in attacks_within(target, config, config.balls[0])}
@@ -82,99 +83,89 @@ def _fails(why: str) -> str:
     )
 
 
-def _worst(
-    target: AuditTarget,
-    config: AuditConfig,
-    examples: Subset,
-    certify: Certify | None,
-    on_answers: OnAnswers,
-    failed: Failed,
-) -> dict[str, Array]:
-    """If categories may change, of all that each point may become."""
+@dataclass(frozen=True, eq=False)
+class _Measuring:
+    """How points are measured; what fails on the way is noted in `failed`."""
 
-    def measure(some: Subset) -> dict[str, Array]:
-        return _measured(target, config, some, certify, on_answers, failed)
+    target: AuditTarget
+    config: AuditConfig
+    certify: Certify | None
+    on_answers: OnAnswers
+    failed: Failed
 
-    if config.categories is None:
-        return measure(examples)
-    number = len(attacks_within(target, config, config.balls[0])) + 1
-    return worst_of_changes(target.eot.network, examples, config.categories, measure, number)
+    def worst(self, examples: Subset) -> dict[str, Array]:
+        """If categories may change, of all that each point may become."""
+        categories = self.config.categories
+        if categories is None:
+            return self.measured(examples)
+        number = len(attacks_within(self.target, self.config, self.config.balls[0])) + 1
+        return worst_of_changes(self.target.eot.network, examples, categories, self.measured, number)
 
+    def measured(self, examples: Subset) -> dict[str, Array]:
+        network, balls = self.target.eot.network, self.config.balls
+        inputs, labels = examples[torch.arange(len(examples))]
+        with torch.no_grad(), in_eval_mode(network):
+            answers = network(inputs).argmax(-1)
+        proven = self._proven(examples)
+        places, distance = inputs, torch.where(answers == labels, torch.inf, 0.0).cpu().double()
+        with listening(self.on_answers, network, self.target.eot.climbed):
+            try:
+                places, distance = self._nearest(examples, inputs)
+            except Exception as problem:
+                self.failed[SHORTEST] = sentence_of(problem)
+            try:
+                known = self._curve(examples, None if proven.isnan().any() else proven, distance).points
+            except Refuted as problem:
+                self.failed[CERTIFICATES], proven = str(problem), _unknown(examples)
+                known = self._curve(examples, None, distance).points
+        # Whom no attack within a ball had to break was broken by those without a radius, which come last in the list.
+        without = (known.by == NO_ATTACK) & (known.breaks < len(balls)) & (distance > 0)
+        by = torch.where(without, len(attacks_within(self.target, self.config, balls[-1])), known.by)
+        return {
+            "row": examples.rows.numpy(),
+            "label": labels.cpu().numpy(),
+            "answer": answers.cpu().numpy(),
+            "breaks": known.breaks.numpy(),
+            "by": by.numpy(),
+            "tried": known.tried.numpy(),
+            "margin": distance.minimum(known.distance.cpu()).numpy(),
+            "place": places.cpu().numpy(),
+            "way": distance.numpy(),
+            "certified": proven.numpy(),
+        }
 
-def _measured(
-    target: AuditTarget,
-    config: AuditConfig,
-    examples: Subset,
-    certify: Certify | None,
-    on_answers: OnAnswers,
-    failed: Failed,
-) -> dict[str, Array]:
-    network = target.eot.network
-    inputs, labels = examples[torch.arange(len(examples))]
-    with torch.no_grad(), in_eval_mode(network):
-        answers = network(inputs).argmax(-1)
-    unknown = torch.full((len(examples),), torch.nan, dtype=torch.float64)
-    proven = unknown
-    if certify is not None:
+    def _proven(self, examples: Subset) -> PerSample:
+        """How far each point is proven; not known without certificates, or where they fail."""
+        if self.certify is None:
+            return _unknown(examples)
+        network, largest = self.target.eot.network, self.config.balls[-1]
         try:
-            proven = certify(network, examples, config.balls[-1], on_progress=lambda done: on_answers(PROOF)).cpu()
+            return self.certify(network, examples, largest, on_progress=lambda done: self.on_answers(PROOF)).cpu()
         except Exception as problem:
-            failed[CERTIFICATES] = sentence_of(problem)
-    places, distance = inputs, torch.where(answers == labels, torch.inf, 0.0).cpu().double()
-    with listening(on_answers, network, target.eot.climbed):
-        try:
-            places, distance = _nearest(target, config, examples, inputs, failed)
-        except Exception as problem:
-            failed[SHORTEST] = sentence_of(problem)
-        try:
-            known = _curve(target, config, examples, None if proven.isnan().any() else proven, distance, failed).points
-        except Refuted as problem:
-            failed[CERTIFICATES], proven = str(problem), unknown
-            known = _curve(target, config, examples, None, distance, failed).points
-    # Whom no attack within a ball had to break was broken by those without a radius, which come last in the list.
-    without = (known.by == NO_ATTACK) & (known.breaks < len(config.balls)) & (distance > 0)
-    by = torch.where(without, len(attacks_within(target, config, config.balls[-1])), known.by)
-    return {
-        "row": examples.rows.numpy(),
-        "label": labels.cpu().numpy(),
-        "answer": answers.cpu().numpy(),
-        "breaks": known.breaks.numpy(),
-        "by": by.numpy(),
-        "tried": known.tried.numpy(),
-        "margin": distance.minimum(known.distance.cpu()).numpy(),
-        "place": places.cpu().numpy(),
-        "way": distance.numpy(),
-        "certified": proven.numpy(),
-    }
+            self.failed[CERTIFICATES] = sentence_of(problem)
+            return _unknown(examples)
+
+    def _nearest(self, examples: Subset, inputs: Points) -> tuple[Points, PerSample]:
+        """By the attacks without a radius: where each point is misclassified, and how far that is."""
+        eot, config, largest = self.target.eot, self.config, self.config.balls[-1]
+        norm = type(largest)
+        attacks = config.shortest(norm, largest.box, self.target.classes, eot.rows_at_once, starts_of(inputs))
+        shortest = guarded(eot.shortest(attacks, largest), self.failed)
+        nearest = distances(eot.network, examples, norm, largest.box, shortest, config.seed, eot.rows_at_once)
+        return nearest.places.detach(), nearest.distance.cpu().double()
+
+    def _curve(self, examples: Subset, known_below: PerSample | None, distance: PerSample) -> Curve:
+        return robustness(
+            self.target.eot.network,
+            examples,
+            self.config.balls,
+            lambda ball: guarded(attacks_within(self.target, self.config, ball), self.failed),
+            known_below=known_below,
+            known_above=torch.where(distance > 0, distance, torch.inf),
+            seed=self.config.seed,
+            rows=self.target.eot.rows_at_once,
+        )
 
 
-def _nearest(
-    target: AuditTarget, config: AuditConfig, examples: Subset, inputs: Points, failed: Failed
-) -> tuple[Points, PerSample]:
-    """By the attacks without a radius: where each point is misclassified, and how far that is."""
-    eot, largest = target.eot, config.balls[-1]
-    norm = type(largest)
-    attacks = config.shortest(norm, largest.box, target.classes, eot.rows_at_once, starts_of(inputs))
-    shortest = guarded(eot.shortest(attacks, largest), failed)
-    nearest = distances(eot.network, examples, norm, largest.box, shortest, config.seed, eot.rows_at_once)
-    return nearest.places.detach(), nearest.distance.cpu().double()
-
-
-def _curve(
-    target: AuditTarget,
-    config: AuditConfig,
-    examples: Subset,
-    known_below: PerSample | None,
-    distance: PerSample,
-    failed: Failed,
-) -> Curve:
-    return robustness(
-        target.eot.network,
-        examples,
-        config.balls,
-        lambda ball: guarded(attacks_within(target, config, ball), failed),
-        known_below=known_below,
-        known_above=torch.where(distance > 0, distance, torch.inf),
-        seed=config.seed,
-        rows=target.eot.rows_at_once,
-    )
+def _unknown(examples: Subset) -> PerSample:
+    return torch.full((len(examples),), torch.nan, dtype=torch.float64)

@@ -21,7 +21,7 @@ from widemargin.auditing.runner import audit
 from widemargin.auditing.shares import Shares, patient
 from widemargin.auditing.target import AuditTarget
 from widemargin.cli.describe import ball_named, box_of, check_seed
-from widemargin.cli.display import print_json, say
+from widemargin.cli.display import say
 from widemargin.cli.inputs import (
     answers,
     check_as_trained,
@@ -34,6 +34,7 @@ from widemargin.cli.inputs import (
     with_tests,
 )
 from widemargin.cli.local_data import changes_asked, names_asked
+from widemargin.cli.reports import print_report
 from widemargin.cli.train import device_of
 from widemargin.cli.verbs.audit import Audit
 from widemargin.data.dataset import Dataset
@@ -41,7 +42,8 @@ from widemargin.files import Damaged, read_json, write_json, write_whole
 from widemargin.io.load import check_gradients, load_model
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box
 from widemargin.perturb.categories import CategoryChanges, changes_of
-from widemargin.report.audit_page import SHEET, page, sheet
+from widemargin.report.audit_page import page
+from widemargin.report.audit_pictures import SHEET, sheet
 from widemargin.report.figures import png
 from widemargin.training.processes import process_group
 
@@ -182,15 +184,12 @@ def _is_free(folder: Path, called: str, digest: str) -> bool:
 
 
 def _write(result: Audited, out: Path, words: Audit, console: rich.console.Console) -> None:
-    report = page(result, _words(words))
-    if words.json:
-        print_json(result.summary())
-    else:
-        report.print(console)
+    report, summary = page(result, _words(words)), result.summary()
+    print_report(report, summary, words.json, console)
     # Norms are kept side by side.
     norm = "" if result.norm == "linf" else f"-{result.norm}"
     names = [f"audit{norm}.json", f"points{norm}.json", f"audit{norm}.html"]
-    write_json(out / names[0], result.summary())
+    write_json(out / names[0], summary)
     write_json(out / names[1], {"classes": list(result.classes), "points": result.per_point()})
     write_whole(out / names[2], report.html().encode())
     if words.save_adversarial:

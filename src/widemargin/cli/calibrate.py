@@ -12,7 +12,7 @@ import rich.console
 from torch import Tensor
 
 from widemargin.cli.describe import check_seed
-from widemargin.cli.display import print_json, say
+from widemargin.cli.display import say
 from widemargin.cli.inputs import (
     answers,
     check_as_trained,
@@ -24,13 +24,14 @@ from widemargin.cli.inputs import (
     place_of,
     with_tests,
 )
+from widemargin.cli.reports import print_report, write_report
 from widemargin.cli.train import device_of
 from widemargin.cli.verbs.calibrate import Calibrate
 from widemargin.data.checks import ClassName
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.resize import resize
 from widemargin.data.splits import at_most, rows_at_most
-from widemargin.files import write_json, write_whole
+from widemargin.files import write_whole
 from widemargin.io.export import weights_of
 from widemargin.io.load import Model, load_model
 from widemargin.io.scaling import fitted_to, run_scaling, write_scaling
@@ -171,15 +172,9 @@ def _shape(examples: Dataset) -> str:
 
 
 def _write(calibrated: Calibrated, out: Path, json: bool, console: rich.console.Console) -> None:
-    report = page(calibrated)
-    if json:
-        print_json(calibrated.summary())
-    else:
-        report.print(console)
-    write_json(out / "calibration.json", calibrated.summary())
-    write_whole(out / "calibration.html", report.html().encode())
-    for name in ("calibration.json", "calibration.html"):
-        say(console, f"  {out / name}")
+    report, summary = page(calibrated), calibrated.summary()
+    print_report(report, summary, json, console)
+    write_report(report, summary, out, "calibration", console)
 
 
 def _some(words: Calibrate, drawn: Splits) -> Dataset:

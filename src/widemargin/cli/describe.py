@@ -19,7 +19,6 @@ from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet, image_sets
 from widemargin.data.schema import apart
 from widemargin.measure.neighbors import NEAREST
-from widemargin.measure.robustness import pgd_attack
 from widemargin.measure.separation import auto_radius
 from widemargin.method import Method, balanced, with_category_changes
 from widemargin.networks.mlp import FlatMLPSpec, MLPSpec
@@ -29,6 +28,7 @@ from widemargin.parts import choices
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Linf
 from widemargin.perturb.categories import WithCategoryChanges, changes_of
 from widemargin.perturb.objectives import CLIMBED, Objective
+from widemargin.perturb.pgd import pgd_search
 from widemargin.perturb.search import Search
 from widemargin.runs.run import NetworkSpec, Run, Validation
 from widemargin.runs.user_network import UserNetwork
@@ -289,10 +289,10 @@ def _attack(words: Train, image: bool, usual: Defaults, box: Box) -> Search | No
     """For tables there is no usual radius: without one the best weights are those of the best clean accuracy."""
     if image:
         eps = _or(words.validate_eps, usual.attacked)
-        return pgd_attack(Linf(eps, box), eps / 4, 10)
+        return pgd_search(Linf(eps, box), eps / 4, 10)
     trained = None if words.latent or words.cut else _radius(words)
     radius = trained if words.validate_eps is None else words.validate_eps
-    return None if not radius else pgd_attack(ball_named(words.norm, radius, box), radius / 4, 10)
+    return None if not radius else pgd_search(ball_named(words.norm, radius, box), radius / 4, 10)
 
 
 def _network(words: Train, name: str, examples: Dataset) -> NetworkSpec:

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from widemargin.cli.verbs.numbers import number
 from widemargin.cli.verbs.train import Train
+from widemargin.data.columns import Columns
 from widemargin.data.image_folder import ImageFolder
 from widemargin.data.limits import listed
 from widemargin.data.local import LocalData, SplitData, TableData
 from widemargin.data.local_files import LocalFile, Npz, Table, TableFile
 from widemargin.data.npz import npz_names
 from widemargin.data.numerals import Decimal
-from widemargin.data.schema import Columns
 
 File = TypeVar("File", bound=LocalFile)
 OwnData = LocalData | SplitData | TableData

@@ -21,16 +21,16 @@ from rich.progress import (
 )
 
 from widemargin.cli.describe import check_seed, data_named, notes_on
-from widemargin.cli.display import print_json, say
+from widemargin.cli.display import say
 from widemargin.cli.inputs import made
 from widemargin.cli.local_data import OwnData
+from widemargin.cli.reports import print_report, write_report
 from widemargin.cli.sweep import words_of
 from widemargin.cli.verbs.data import Parts, TableColumns
 from widemargin.cli.verbs.separation import Separation as Words
 from widemargin.cli.verbs.train import Train
 from widemargin.data.dataset import Dataset
 from widemargin.data.images import ImageSet
-from widemargin.files import write_json, write_whole
 from widemargin.measure.neighbors import NEAREST
 from widemargin.measure.separation import (
     AUTO_ROWS,
@@ -72,15 +72,9 @@ def separate(words: Words, console: rich.console.Console) -> None:
     # Where columns have radii of their own, `train` takes no --eps auto.
     norms, auto = _measured(words, free, None if words.eps_column else train, console)
     result = Separated(called, examples, norms, groups, contradicting, rows, apart_in_fixed, auto, words.eps)
-    report = page(result)
-    if words.json:
-        print_json(result.summary())
-    else:
-        report.print(console)
-    write_json(out / "separation.json", result.summary())
-    write_whole(out / "separation.html", report.html().encode())
-    for name in ("separation.json", "separation.html"):
-        say(console, f"  {out / name}")
+    report, summary = page(result), result.summary()
+    print_report(report, summary, words.json, console)
+    write_report(report, summary, out, "separation", console)
     if all(radii["udp"] > 0 for radii in auto.values()) and auto:
         # As docs/choosing.md says: of images the clean loss is kept beside the perturbed one.
         method = {"method": "udpr", "weight": 1.0} if examples.stored.ndim == 4 else {"method": "udp"}

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import rich.console
 
-from widemargin.cli.display import print_json, say
+from widemargin.cli.display import say
 from widemargin.cli.engine import workers_of
+from widemargin.cli.reports import print_report
 from widemargin.cli.stopping import Asked, listening
 from widemargin.cli.verbs.study import Demo, StudyReport, StudyRun
 from widemargin.report import study
@@ -53,10 +54,7 @@ def _work(name: str, store: Store, workers: Workers, wish: Asked, again: str) ->
 
 def _report(work: study.Study, name: str, store: Store, out: Path, json: bool, console: rich.console.Console) -> Report:
     report = work.report(store)
-    if json:
-        print_json(to_dict(report, name))
-    else:
-        report.print(console)
+    print_report(report, to_dict(report, name), json, console)
     for path in report.write(out):
         say(console, f"  {path}")
     return report

@@ -10,7 +10,8 @@ from pathlib import Path
 import rich.console
 
 from widemargin.cli.describe import describe
-from widemargin.cli.display import Display, print_json, say
+from widemargin.cli.display import Display, say
+from widemargin.cli.reports import print_report
 from widemargin.cli.train import device_of
 from widemargin.cli.validation import ValidationAttack, figures_text, validation_attack
 from widemargin.cli.verbs.numbers import number
@@ -48,10 +49,7 @@ def sweep(words: Sweep, console: rich.console.Console) -> None:
     figures = search.tested(best[0]) if best else None
     swept = Swept(first.description["title"], str(attack), asked.ranges, trials, len(first.validation), figures)
     report = page(swept)
-    if words.json:
-        print_json(swept.summary())
-    else:
-        report.print(console)
+    print_report(report, swept.summary(), words.json, console)
     for path in report.write(words.out):
         say(console, f"  {path}")
     for trial in best:

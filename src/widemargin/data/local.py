@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widemargin.data.checks import UNLABELLED, ClassName
+from widemargin.data.columns import Columns
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.frames import Frame
 from widemargin.data.local_files import LocalFile, TableFile, origin_of
-from widemargin.data.schema import Columns, Schema
+from widemargin.data.schema import Schema
 from widemargin.data.splits import random_splits, split_rows
 from widemargin.parts import part
 

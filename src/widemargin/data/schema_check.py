@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from widemargin.data.columns import CategoryColumn, NumberColumn, SchemaColumn
 from widemargin.data.limits import MOST_CLASSES, MOST_COLUMNS, MOST_NAME, quoted
-from widemargin.data.schema import CategoryColumn, NumberColumn, Schema, SchemaColumn
+from widemargin.data.schema import Schema
 
 _LARGEST = float(np.finfo(np.float32).max)
 _KINDS = {tuple: "names", bool: "true or false", int: "a whole number of at least 0"}

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Generator, Tensor
 
-from widemargin.data.schema import NumberColumn, Schema
+from widemargin.data.columns import NumberColumn
+from widemargin.data.schema import Schema
 from widemargin.data.schema_check import checked_schema
 from widemargin.io.archive import LARGEST_JSON
 from widemargin.io.graph import Graph

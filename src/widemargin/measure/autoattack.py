@@ -19,7 +19,7 @@ from widemargin.perturb.frozen import frozen
 from widemargin.perturb.suites import standard
 from widemargin.rng import RowRng
 from widemargin.shapes import Labels, Points
-from widemargin.uncertainty.network import Network, check_is_network
+from widemargin.uncertainty.network import Network, check_alone
 from widemargin.uncertainty.predictive import is_correct
 
 ROBUST, CLEAN = -1, 0
@@ -101,9 +101,7 @@ def autoattack_batches(
     rows_at_once: int = BATCH_SIZE,
 ) -> Iterator[Attacked]:
     """The same, batch by batch as they are finished: who saves each can go on with the missing rows."""
-    check_is_network(network)
-    if network.replicas != 1:
-        raise ValueError(f"robustness is that of one network, got {network.replicas} replicas: split them first")
+    check_alone(network)
     chosen = torch.arange(len(examples)) if rows is None else rows
     if len(chosen) == 0:
         raise ValueError("there must be at least one example to attack, got none")

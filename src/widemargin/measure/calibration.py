@@ -16,7 +16,7 @@ from widemargin.data.optional import import_optional
 from widemargin.measure.accuracy import BATCH_SIZE, Mask, iter_batches
 from widemargin.measure.interval import Proportion, wilson
 from widemargin.shapes import Labels, MemberLogits, PerSample
-from widemargin.uncertainty.network import Network, in_eval_mode
+from widemargin.uncertainty.network import Network, check_alone, in_eval_mode
 from widemargin.uncertainty.predictive import (
     log_entropy,
     log_expected_entropy,
@@ -248,8 +248,7 @@ def _scores(measure: Uncertainty, logits: MemberLogits, ood: Mapping[str, Tensor
 
 def member_logits(network: Network, examples: Examples, batch_size: int = BATCH_SIZE) -> MemberLogits:
     """Of all examples, in double precision: calibration depends on probabilities near 1."""
-    if network.replicas != 1:
-        raise ValueError(f"calibration is that of one network, got {network.replicas} replicas: split them first")
+    check_alone(network, "calibration")
     with torch.no_grad(), in_eval_mode(network):
         batches = [network.logits(network.encode(inputs)) for _, inputs, _ in iter_batches(examples, batch_size)]
     logits = torch.cat(batches, 1).double().cpu()

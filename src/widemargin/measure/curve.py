@@ -14,7 +14,7 @@ from torch import Tensor
 from widemargin.data.dataset import Examples, row_numbers
 from widemargin.fast.accelerate import accelerated
 from widemargin.measure.accuracy import BATCH_SIZE, iter_batches
-from widemargin.measure.distance import NO_ATTACK, check_alone, class_count
+from widemargin.measure.distance import NO_ATTACK, class_count
 from widemargin.measure.interval import Proportion, wilson
 from widemargin.perturb.attack import Attack
 from widemargin.perturb.balls import Ball
@@ -24,7 +24,7 @@ from widemargin.perturb.rows import wrong
 from widemargin.perturb.suites import standard
 from widemargin.rng import RowRng
 from widemargin.shapes import PerSample
-from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.network import Network, check_alone
 from widemargin.uncertainty.predictive import is_correct
 
 Attacks = Callable[[Ball], Sequence[Attack]]

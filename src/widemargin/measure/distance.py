@@ -23,7 +23,7 @@ from widemargin.perturb.rows import EFFICIENT_BATCH, wrong
 from widemargin.perturb.suites import has_few_features, shortest, starts_of
 from widemargin.rng import RowRng
 from widemargin.shapes import Labels, PerSample, Points
-from widemargin.uncertainty.network import Network, check_is_network
+from widemargin.uncertainty.network import Network, check_alone
 from widemargin.uncertainty.predictive import is_correct
 
 OnProgress = Callable[[int], None]
@@ -134,13 +134,6 @@ def distances(
 def _default(network: Network, examples: Examples, norm: Norm, box: Box, rows: int) -> tuple[Attack, ...]:
     inputs, _ = examples[torch.arange(1)]
     return shortest(norm, box, class_count(network, examples), rows, starts_of(inputs))
-
-
-def check_alone(network: object) -> None:
-    check_is_network(network)
-    assert isinstance(network, Network)
-    if network.replicas != 1:
-        raise ValueError(f"robustness is that of one network, got {network.replicas} replicas: split them first")
 
 
 def class_count(network: Network, examples: Examples) -> int:

@@ -7,8 +7,6 @@ import torch
 from widemargin.data.dataset import Examples, row_numbers
 from widemargin.fast.accelerate import accelerated
 from widemargin.measure.accuracy import BATCH_SIZE, Mask, fraction, iter_batches
-from widemargin.perturb.ascent import Ascent, Fixed, Steepest
-from widemargin.perturb.balls import Ball
 from widemargin.perturb.categories import WithCategoryChanges
 from widemargin.perturb.frozen import frozen
 from widemargin.perturb.objectives import (
@@ -22,7 +20,6 @@ from widemargin.perturb.objectives import (
     perturbed_log_expected_entropy,
     perturbed_log_mutual_information,
     perturbed_log_variation_ratio,
-    perturbed_loss,
     perturbed_mutual_information,
     perturbed_variation_ratio,
 )
@@ -46,11 +43,6 @@ _NO_ATTACK: tuple[Objective, ...] = (
     perturbed_gap,
     -perturbed_gap,
 )
-
-
-def pgd_attack(ball: Ball, alpha: float, steps: int) -> Search:
-    """PGD from the clean point (Madry et al. 2018)."""
-    return Search(perturbed_loss, ball, Ascent(Fixed(steps), Steepest(alpha)))
 
 
 def robust(

@@ -1,4 +1,4 @@
-"""Projected gradient descent from the clean point, of which the highest place counts."""
+"""Projected gradient descent from the clean point: as a search of the loss, and as an attack on the margin."""
 
 from __future__ import annotations
 
@@ -7,19 +7,29 @@ from functools import partial
 
 import torch
 
+from widemargin.perturb.ascent import Ascent, Fixed, Steepest
 from widemargin.perturb.attack import Classifier, Perturbed, check_counts, perturbed
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.gradient import slope_or_flat
 from widemargin.perturb.losses import likeliest_others
-from widemargin.perturb.objectives import Objective, height, margin_loss, target_margin
+from widemargin.perturb.objectives import Objective, height, margin_loss, perturbed_loss, target_margin
+from widemargin.perturb.search import Search
 from widemargin.rng import AnyRng
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 from widemargin.uncertainty.predictive import is_correct
 
 
+def pgd_search(ball: Ball, alpha: float, steps: int) -> Search:
+    """As published (Madry et al. 2018): steps of length alpha on the loss, of which the last place counts.
+
+    What training climbs and validation measures by.  `PGD` is for finding a wrong class: decision 25 says what differs.
+    """
+    return Search(perturbed_loss, ball, Ascent(Fixed(steps), Steepest(alpha)))
+
+
 @dataclass(frozen=True)
 class PGD:
-    """Steepest steps on the margin of the logits from the clean point, 2.5 radii in all: nothing random helps it.
+    """As an attack: steps of 2.5 radii in all on the margin of the answer, of which the highest place counts.
 
     With `targets`, towards each of so many of the likeliest other classes in turn instead of the best at each step.
     """

@@ -14,7 +14,7 @@ from widemargin.data.limits import listed
 from widemargin.measure.separation import QUANTILES, Separation
 from widemargin.report.document import Picture, Remark, Report
 from widemargin.report.figures import COLOURS, bare, bin_edges, panels
-from widemargin.report.tables import Table
+from widemargin.report.tables import Table, percent
 
 _PAIRS = 6
 """Closest pairs that are shown for each norm."""
@@ -131,7 +131,7 @@ def page(separated: Separated) -> Report:
         + "."
     )
     if separated.eps is not None:
-        shares = (f"{_percent(one.meeting(separated.eps))} in {norm}" for norm, one in separated.norms.items())
+        shares = (f"{percent(one.meeting(separated.eps))} in {norm}" for norm, one in separated.norms.items())
         summary += (
             f" At radius {separated.eps:g} a ball meets one of another class for {', '.join(shares)} of the examples."
         )
@@ -158,10 +158,6 @@ def page(separated: Separated) -> Report:
         lead=_histograms(separated),
         definitions=DEFINITIONS,
     )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _radius(separation: Separation) -> str:

@@ -181,6 +181,10 @@ def radius_text(radius: float) -> str:
     return f"{steps}/255" if float(short) != radius and steps / 255 == radius else short
 
 
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
 def mean_std(values: Sequence[float], digits: int = 2) -> str:
     """ "0.83 ± 0.05" over seeds; the sample standard deviation."""
     spread = np.std(values, ddof=1) if len(values) > 1 else 0.0

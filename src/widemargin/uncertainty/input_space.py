@@ -7,7 +7,7 @@ from typing import final
 from torch import Tensor
 
 from widemargin.shapes import Encoded, MemberLogits, Points
-from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.network import Network, check_alone
 
 
 @final
@@ -18,8 +18,7 @@ class InputSpace(Network):
 
     def __init__(self, network: Network) -> None:
         super().__init__()
-        if network.replicas != 1:
-            raise ValueError(f"robustness is that of one network, got {network.replicas} replicas: split them first")
+        check_alone(network)
         self.network = network
 
     def encode(self, inputs: Points) -> Encoded:

@@ -97,6 +97,13 @@ def check_is_network(network: object) -> None:
         raise ValueError(f"the network must be a Network, got {type(network).__name__}: use Single(at_input(network))")
 
 
+def check_alone(network: object, what: str = "robustness") -> None:
+    check_is_network(network)
+    assert isinstance(network, Network)
+    if network.replicas != 1:
+        raise ValueError(f"{what} is that of one network, got {network.replicas} replicas: split them first")
+
+
 def check_network(network: Network, inputs: Points) -> int:
     """Evaluate the network on a few points; return its number of classes."""
     with torch.no_grad(), in_eval_mode(network):

@@ -20,8 +20,9 @@ from widemargin.measure.calibration import (
     misclassification_detection,
     ood_detection,
 )
-from widemargin.measure.robustness import pgd_attack, robust
+from widemargin.measure.robustness import robust
 from widemargin.perturb.balls import Linf
+from widemargin.perturb.pgd import pgd_search
 from widemargin.perturb.search import Search
 from widemargin.report.store import Arrays, Parts, Store
 from widemargin.runs.prepare import PreparedRun, prepare
@@ -39,7 +40,7 @@ from widemargin_studies.estimators.cells import ENTROPY, INFORMATION, LAPLACE, M
 
 Judged = tuple[dict[str, Any], Arrays]
 """Numbers and arrays of one network."""
-ATTACK = pgd_attack(Linf(0.1), 0.0125, 20)
+ATTACK = pgd_search(Linf(0.1), 0.0125, 20)
 GRIDS = plane.Grids(resolution=151)
 """A cell of the first grid is at most a sixth of the narrowest gap; then it is refined."""
 

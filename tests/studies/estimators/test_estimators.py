@@ -5,9 +5,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from widemargin.measure.robustness import pgd_attack
 from widemargin.perturb.balls import OPEN, Linf
 from widemargin.perturb.objectives import Objective, perturbed_gap, perturbed_log_entropy, perturbed_log_variation_ratio
+from widemargin.perturb.pgd import pgd_search
 from widemargin.recipes import udp
 from widemargin.report import study
 from widemargin.report.store import Store
@@ -36,7 +36,7 @@ def tiny() -> estimators.EstimatorStudy:
             "ensemble": Kind(EnsembleSpec(2), climbs=(ENTROPY, INFORMATION)),
         },
         # A coarse look at margins is enough here.
-        evaluation=Evaluation(pgd_attack(Linf(0.1), 0.05, 2), Grids(resolution=41, refinements=0, picture=31)),
+        evaluation=Evaluation(pgd_search(Linf(0.1), 0.05, 2), Grids(resolution=41, refinements=0, picture=31)),
     )
 
 

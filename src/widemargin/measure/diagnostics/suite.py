@@ -12,12 +12,11 @@ from widemargin.measure.diagnostics.finding import Finding, failed_finding, sent
 from widemargin.measure.diagnostics.gradients import gradients, loss_surface
 from widemargin.measure.diagnostics.sanity import inputs_in_box, modes, probabilities, randomness
 from widemargin.measure.diagnostics.strength import black_box, large_radius, more_steps, random_noise, rising, transfer
-from widemargin.measure.distance import check_alone
-from widemargin.measure.robustness import pgd_attack, robust_accuracy
+from widemargin.measure.robustness import robust_accuracy
 from widemargin.perturb.balls import Ball
-from widemargin.perturb.pgd import PGD
+from widemargin.perturb.pgd import PGD, pgd_search
 from widemargin.perturb.square import Square
-from widemargin.uncertainty.network import Network
+from widemargin.uncertainty.network import Network, check_alone
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Examined:
     def curve(self) -> tuple[tuple[float, float, int], ...]:
         """Of every radius robust accuracy and number of points, each as if none knew of the others: see `rising`."""
         attacks = [
-            pgd_attack(replace(self.ball, radius=radius), radius / 4, self.effort.steps) for radius in self.radii
+            pgd_search(replace(self.ball, radius=radius), radius / 4, self.effort.steps) for radius in self.radii
         ]
         robust = [robust_accuracy(self.network, self.examples, attack) for attack in attacks]
         return tuple((*pair, len(self.examples)) for pair in zip(self.radii, robust, strict=True))
