@@ -94,19 +94,30 @@ def test_a_model_of_any_style_is_measured_alike() -> None:
         assert wm.calibration(one, (x, y)).accuracy == 1
 
 
-def test_nothing_of_the_model_changes() -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.Linear(4, 3))
-    model[1].eval()
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model, x, y: wm.attack(model, x, y, BALL, steps=3),
+        lambda model, x, y: wm.attack(model, x, None, BALL, targeted=1, steps=3),
+        lambda model, x, y: wm.robust_accuracy(model, (x, y), BALL, "pgd", steps=3),
+        lambda model, x, y: wm.predict(model, x),
+        lambda model, x, y: wm.accuracy(model, (x, y), device="cpu"),
+        lambda model, x, y: wm.margins(model, (x, y)),
+        lambda model, x, y: wm.certify(model, (x, y), wm.L2(0.1, wm.OPEN)),
+        lambda model, x, y: wm.calibration(model, (x, y)),
+        lambda model, x, y: wm.audit(model, (x, y), eps=0.01, points=4, diagnoses=()),
+    ],
+)
+@pytest.mark.parametrize("frozen_in_eval_mode", [False, True])
+def test_nothing_of_the_model_changes(call: Any, frozen_in_eval_mode: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.Linear(4, 3)).train()
+    model[1].train(not frozen_in_eval_mode)
     x, y = data()
     model(x).sum().backward()
     before = copy.deepcopy(model)
     gradients = [parameter.grad.clone() for parameter in model.parameters()]
-    wm.attack(model, x, y, BALL, steps=3)
-    wm.predict(model, x)
-    wm.accuracy(model, (x, y), device="cpu")
-    wm.calibration(model, (x, y))
-    wm.certify(model, (x, y), wm.L2(0.1, wm.OPEN))
-    wm.margins(model, (x, y))
+    call(model, x, y)
     assert list(model.state_dict()) == list(before.state_dict())
     assert all(
         torch.equal(a, b) for a, b in zip(model.state_dict().values(), before.state_dict().values(), strict=True)

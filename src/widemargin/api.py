@@ -54,7 +54,7 @@ from widemargin.shapes import Labels, Points
 from widemargin.training import loop
 from widemargin.training.loop import Record
 from widemargin.training.plan import Plan
-from widemargin.uncertainty.network import Network, check_network
+from widemargin.uncertainty.network import Network, check_network, in_eval_mode
 from widemargin.uncertainty.prediction import Prediction, predicted
 from widemargin.uncertainty.wrap import as_network, device_of, dtype_of, on_device
 
@@ -272,7 +272,7 @@ def _attacked(
     """The one place that knows how attacks are made and led."""
     _check_ball(ball)
     inputs, _ = examples[torch.arange(1)]
-    with torch.no_grad():
+    with torch.no_grad(), in_eval_mode(network):
         classes = int(network(inputs).shape[-1])
     attacks: Sequence[Attack] = _attacks(method, ball, classes, steps)
     if changes is not None:
