@@ -1,6 +1,7 @@
 """The front door, called as a newcomer would: a module of torch, arrays, and now and then a wrong guess."""
 
 import copy
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,9 @@ from widemargin.measure.certified import certified_radius
 from widemargin.measure.distance import distances
 from widemargin.measure.margin import margins as planar_margins
 from widemargin.perturb.apgd import APGD
+from widemargin.perturb.attack import OnInputs, Perturbed
+from widemargin.perturb.balls import Ball
+from widemargin.perturb.pgd import PGD
 from widemargin.training.loop import train
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
@@ -55,9 +59,53 @@ def test_an_attack_takes_steps_values_and_seeds() -> None:
     assert torch.equal(by_name, wm.attack(model, x, y, BALL, method=APGD(BALL, steps=7), seed=3))
     network = Single(at_input(model))
     assert torch.equal(by_name, autoattack(network, wm.Dataset(x, y.long()), BALL, (APGD(BALL, steps=7),), 3).points)
+    assert torch.equal(by_name, wm.attack(model, x, y, BALL, method="APGD", steps=7, seed=3))
     assert not torch.equal(by_name, wm.attack(model, x, y, BALL, steps=7, seed=4))
     search = wm.pgd(BALL, alpha=0.1, steps=4).perturb
     assert wm.robust_accuracy(model, (x, y), BALL, method=search) < 1
+
+
+@dataclass(frozen=True)
+class Away:
+    """Moves all features, also those that a box holds fixed, by so much."""
+
+    by: float
+    name: str = "away"
+
+    def __call__(self, model: Any, inputs: Tensor, labels: Tensor, rng: Any) -> Perturbed:
+        delta = torch.full_like(inputs, self.by)
+        delta[:, 0] *= -1
+        return Perturbed(inputs + delta, delta, delta.flatten(1).norm(dim=1))
+
+
+def test_only_what_lies_in_ball_and_box_counts() -> None:
+    # Class 0 as long as the first feature is the larger one.
+    model, x = linear(2, 2), torch.full((4, 2), 0.5)
+    x[:, 0] += 0.3
+    data = (x, torch.zeros(4, dtype=torch.int64))
+
+    def robust(ball: Ball, by: float = 0.2) -> float:
+        return wm.robust_accuracy(model, data, ball, Away(by))
+
+    assert robust(wm.Linf(0.2)) == 0
+    assert robust(wm.Linf(0.19)) == 1
+    assert robust(wm.L2(0.2 * 2**0.5)) == 0
+    assert robust(wm.L2(0.2)) == 1
+    assert robust(wm.L1(0.4)) == 0
+    assert robust(wm.L1(0.39)) == 1
+    assert robust(wm.Linf(1.0), by=0.6) == 1
+    assert robust(wm.Linf(1.0, wm.OPEN), by=0.6) == 0
+    assert robust(wm.Linf(0.2, wm.OPEN.holding((1,)))) == 1
+    assert torch.equal(wm.attack(model, *data, wm.Linf(0.19), Away(0.2)), x)
+
+
+def test_with_changed_categories_the_ball_is_around_what_a_row_becomes() -> None:
+    network, points = weighing(1, 0, 1, 1, -1, 0, 0), rows(12)
+    points[:, 0] = 0
+    dataset, ball = labelled(network, points), wm.Linf(0.1, BOX)
+    own = PGD(ball, 5)
+    by_name = wm.robust_accuracy(network, dataset, ball, "pgd", steps=5, categories=ONE)
+    assert wm.robust_accuracy(network, dataset, ball, own, categories=ONE) == by_name == 0
 
 
 def test_a_targeted_attack_reaches_its_class_or_leaves_the_point() -> None:
@@ -193,6 +241,25 @@ def test_training_takes_the_same_things() -> None:
             lambda x, y: wm.attack(linear(), x, y, BALL, "cw"),
             "must be one of apgd, .*, got 'cw'",
         ),
+        (
+            lambda x, y: wm.robust_accuracy(linear(), (x, y), BALL, PGD(wm.Linf(0.6, wm.OPEN), 20)),
+            r"must be one in the ball Linf\(radius=0.1, box=OPEN\), got one in Linf\(radius=0.6, box=OPEN\)",
+        ),
+        (
+            lambda x, y: wm.robust_accuracy(linear(), (x, y), BALL, wm.pgd(wm.L2(0.1, wm.OPEN), 0.1, 3).perturb),
+            r"got one in L2\(radius=0.1",
+        ),
+        (
+            lambda x, y: wm.robust_accuracy(linear(), (x, y), BALL, wm.udp(BALL, 0.1, 3).perturb),
+            "must be measured by a search that climbs the loss, got one that climbs perturbed_log_entropy",
+        ),
+        (lambda x, y: wm.attack(linear(), x, y, BALL, wm.udp(BALL, 0.1, 3)), "a search that climbs the loss"),
+        (lambda x, y: wm.attack(linear(), x, y, BALL, OnInputs(wm.udp(BALL, 0.1, 3).perturb)), "that climbs the loss"),
+        (
+            lambda x, y: wm.attack(linear(), x, y, BALL, wm.pgd(BALL, 0.1, 3)),
+            "got a way of training: give its search, method.perturb, or 'pgd'",
+        ),
+        (lambda x, y: wm.attack(linear(), x, y, BALL, wm.udp_near(BALL, 0.1, 3, 0.1).perturb), "method must be one of"),
         (lambda x, y: wm.attack(linear(), x, y, BALL, "square", steps=3), "square has no steps: make it yourself"),
         (lambda x, y: wm.attack(linear(), x, y, BALL, targeted=True), "must be the class to reach"),
         (lambda x, y: wm.attack(linear(), 255 * x, y, wm.Linf(0.1)), r"must lie in the box \[0, 1\].*rescale them"),

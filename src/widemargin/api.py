@@ -38,6 +38,7 @@ from widemargin.measure.certified import Certificate, certified_radius
 from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis
 from widemargin.measure.distance import distances
 from widemargin.measure.margin import Margins
+from widemargin.measure.robustness import check_climbs_loss
 from widemargin.measure.separation import Separation
 from widemargin.measure.targeted import Towards
 from widemargin.method import Method, check_method
@@ -45,7 +46,7 @@ from widemargin.perturb.apgd import APGD, TargetedAPGD, standard_targets
 from widemargin.perturb.attack import Attack, OnInputs
 from widemargin.perturb.balls import L2, OPEN, UNIT, Ball, Box, Linf, Norm, norms
 from widemargin.perturb.categories import CategoryChanges, FromChangedCategories, changes_of
-from widemargin.perturb.fab import FAB
+from widemargin.perturb.fab import FAB, ShortestFAB
 from widemargin.perturb.pgd import PGD
 from widemargin.perturb.search import Search
 from widemargin.perturb.square import Square
@@ -307,10 +308,6 @@ def _towards(
 
 
 def _attacks(method: str | Attack | Search, ball: Ball, classes: int, steps: int | None) -> tuple[Attack, ...]:
-    if isinstance(method, Search):
-        return (OnInputs(method),)
-    if not isinstance(method, str):
-        return (method,)
     named: dict[str, Callable[[], tuple[Attack, ...]]] = {
         "apgd": lambda: (APGD(ball),),
         "apgd-t": lambda: (TargetedAPGD(ball, min(standard_targets(ball), classes - 1)),),
@@ -319,10 +316,34 @@ def _attacks(method: str | Attack | Search, ball: Ball, classes: int, steps: int
         "pgd": lambda: (PGD(ball, _PGD_STEPS),),
         "autoattack": lambda: standard(ball, classes),
     }
-    if method not in named:
+    if not isinstance(method, str):
+        return (_own_attack(method, ball, tuple(named)),)
+    if method.lower() not in named:
         raise ValueError(f"method must be one of {', '.join(named)} or an attack of wm.perturb, got {method!r}")
-    attacks = named[method]()
+    attacks = named[method.lower()]()
     return attacks if steps is None else tuple(_with_steps(one, steps) for one in attacks)
+
+
+def _own_attack(method: object, ball: Ball, names: Sequence[str]) -> Attack:
+    """An attack or a search that was made before the call, if it is one of the ball."""
+    given = method.perturb if isinstance(method, Method) else method
+    search = given.search if isinstance(given, OnInputs) else given
+    if isinstance(search, Search):
+        check_climbs_loss(search)
+    if isinstance(method, Method):
+        raise ValueError("method must be an attack, got a way of training: give its search, method.perturb, or 'pgd'")
+    within = getattr(search, "ball", ball)
+    # Of attacks without a radius the ball gives norm and box.
+    if within != ball and not isinstance(method, ShortestFAB):
+        raise ValueError(f"the attack must be one in the ball {ball!r}, got one in {within!r}: make both with the same")
+    attack: Any = OnInputs(search) if isinstance(search, Search) else method
+    if not callable(attack) or not hasattr(attack, "name"):
+        raise ValueError(
+            f"method must be one of {', '.join(names)} or an attack of wm.perturb, called and with a name as in "
+            f"docs/add-an-attack.md, got {method!r}"
+        )
+    made: Attack = attack
+    return made
 
 
 def _with_steps(one: Attack, steps: int) -> Attack:

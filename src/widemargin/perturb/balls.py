@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -19,6 +20,8 @@ from widemargin.shapes import Encoded, PerSample
 Bound = float | tuple[float, ...]
 # A step to a plane meets the box at most so many times before it is given up.
 _ROUNDS_TO_PLANE = 20
+# By rounding a place may be measured so far outside of the box, and by such a share of the radius outside of the ball.
+_OUT_OF_BOX, _OUT_OF_BALL = 1e-6, 1e-4
 
 
 @part
@@ -104,9 +107,18 @@ class Box:
                 "(OPEN for none)"
             )
 
+    def contains(self, points: Encoded, center: Encoded) -> Bool[Tensor, " B"]:
+        """Whether each point lies in the box, up to rounding, its fixed features as the centre has them."""
+        if self.is_open:
+            return torch.ones(len(points), dtype=torch.bool, device=points.device)
+        slack = _OUT_OF_BOX + _roundings(points, center)
+        down, up = self.room(points)
+        held = points - center - self.free(points - center)
+        return ((down <= slack) & (-up <= slack) & (held.abs() <= slack)).flatten(1).all(1)
+
     def _outside(self, points: Tensor) -> tuple[tuple[Tensor, float], tuple[Tensor, float]]:
         down, up = self.room(points)
-        return (down, 1e-6), (-up, 1e-6)
+        return (down, _OUT_OF_BOX), (-up, _OUT_OF_BOX)
 
     def _like(self, bound: Bound, center: Tensor) -> Tensor:
         values = torch.as_tensor(bound, dtype=center.dtype, device=center.device)
@@ -169,6 +181,11 @@ class Ball(ABC):
     @abstractmethod
     def sample(self, center: Encoded, rng: Rng) -> Encoded:
         """Uniform in the ball, then clamped to the box."""
+
+    def contains(self, points: Encoded, center: Encoded) -> Bool[Tensor, " B"]:
+        """Whether each point lies in the ball around its centre and in the box, up to rounding."""
+        slack = _OUT_OF_BALL * self.radius + self.norm(_roundings(points, center))
+        return (self.norm(points - center) <= self.radius + slack) & self.box.contains(points, center)
 
     def to_plane(self, gradient: Encoded, needed: PerSample, center: Encoded) -> Encoded:
         """The shortest step in the box along which a linear function with this gradient climbs by `needed`.
@@ -354,6 +371,11 @@ def _short(bound: Bound) -> str:
 
 def _per_row(values: PerSample, like: Encoded) -> Tensor:
     return values.view(-1, *[1] * (like.ndim - 1))
+
+
+def _roundings(points: Encoded, center: Encoded) -> Encoded:
+    """By how much each feature's difference may be off."""
+    return 2 * torch.finfo(points.dtype).eps * points.abs().maximum(center.abs())
 
 
 def _tiny(like: Tensor) -> float:
