@@ -65,8 +65,9 @@ class Margins:
         Where that is 0, since a point of another class coincides: 1 for a margin above 0, and 0 for none.
         """
         self._check_best()
-        known = np.divide(self.margin, self.best, out=(self.margin > 0).astype(float), where=self.best > 0)
-        return np.minimum(known, 1.0)
+        fraction = (self.margin > 0).astype(float)
+        np.divide(self.margin, self.best, out=fraction, where=self.best > 0)
+        return np.minimum(fraction, 1.0)
 
     @property
     def worst_fraction(self) -> float:

@@ -113,6 +113,15 @@ def check_network(network: Network, inputs: Points) -> int:
     return int(logits.shape[-1])
 
 
+def check_lets_gradients_through(values: Tensor, where: str) -> None:
+    """Of values that a network computed, with gradients switched on."""
+    if not values.requires_grad:
+        raise ValueError(
+            f"the network must let gradients through to its {where}, got answers cut off from them: leave out .detach(), "
+            "torch.no_grad() and NumPy in its forward"
+        )
+
+
 def check_not_probabilities(logits: MemberLogits) -> None:
     """No member's rows may all be in [0, 1] and sum to 1."""
     logits = logits.detach()
