@@ -20,13 +20,14 @@ from widemargin.measure.distance import distances
 from widemargin.measure.margin import margins as planar_margins
 from widemargin.perturb.apgd import APGD
 from widemargin.perturb.attack import OnInputs, Perturbed
-from widemargin.perturb.balls import Ball
+from widemargin.perturb.balls import Ball, norm_named
 from widemargin.perturb.pgd import PGD
 from widemargin.training.loop import train
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 
 BALL = wm.Linf(0.1, wm.OPEN)
+PLAN = wm.Plan(wm.Updates(1), wm.Adam(0.01))
 
 
 class Styled(nn.Module):
@@ -275,6 +276,44 @@ def test_training_takes_the_same_things() -> None:
         (lambda x, y: wm.audit(linear(), (x, y), eps=[]), "one or more numbers above 0, got none"),
         (lambda x, y: wm.audit(linear(), (x, y), eps=-0.1), "one or more numbers above 0, got -0.1"),
         (lambda x, y: wm.audit(linear(), (x, y), eps=0.1, norm="l3"), "norm must be one of linf, l2, l1.*, got 'l3'"),
+        (lambda x, y: wm.audit(linear(), (x, y), BALL), r"eps must be numbers, got Linf.*give eps=\[8 / 255\]"),
+        (
+            lambda x, y: wm.audit(linear(), (x, y), 0.1, points=2.5),
+            "points must be a whole number of at least 1, got 2.5",
+        ),
+        (lambda x, y: wm.audit(linear(), (x, y), 0.1, points=0), "points must be a whole number of at least 1, got 0"),
+        (lambda x, y: wm.audit(linear(), (x, y), 0.1, budget="soon"), "seconds or a time such as .*, got 'soon'"),
+        (
+            lambda x, y: wm.audit(linear(), (x, y), 0.1, box=(0, 1)),
+            r"box must be a Box, got \(0, 1\): give wm.Box\(0, 1\)",
+        ),
+        (
+            lambda x, y: wm.margins(linear(), (x, y), box=(0, 1)),
+            r"box must be a Box, got \(0, 1\): give wm.Box\(0, 1\)",
+        ),
+        (lambda x, y: wm.audit(wm.WideMarginClassifier(), (x, y), 0.1), r"model.audit\(x, y, eps=...\)"),
+        (lambda x, y: wm.accuracy(linear(), x, y), r"got a Tensor: inputs and labels are a pair, \(x, y\)"),
+        (lambda x, y: wm.accuracy(linear(), (x, y), device="meta"), "this computer has, got meta: take cpu"),
+        (lambda x, y: wm.fit(linear(), (x, y), wm.standard(), PLAN, device="meta"), "this computer has, got meta"),
+        (lambda x, y: list(wm.train(linear(), (x, y), wm.standard(), PLAN, device="meta")), "computer has, got meta"),
+        (lambda x, y: wm.accuracy(linear(2, 2), (x[:, :2], 2 * (y % 2) - 1)), r"map them to 0 and 1, \(y \+ 1\) // 2"),
+        (
+            lambda x, y: wm.fit(linear(2, 2), (x[:, :2], 2 * (y % 2) - 1), wm.standard(), PLAN),
+            r"in 0..1 for 2 classes, got -1..1: .* map them to 0 and 1, \(y \+ 1\) // 2",
+        ),
+        (lambda x, y: wm.accuracy(nn.Linear(3, 1), (x, y)), r"torch.cat\(\[torch.zeros_like\(z\), z\], 1\)"),
+        (lambda x, y: wm.predict(linear(), x[0]), r"got \[3\]: add a batch axis, x\[None\]"),
+        (lambda x, y: wm.predict(nn.Sequential(nn.Flatten(), linear(16)), torch.rand(1, 4, 4)[:, :3]), r"x\[None\]"),
+        (
+            lambda x, y: wm.fit(linear(), (x, y), wm.standard(), wm.Plan(wm.Epochs(1), wm.Adam(0.1), batch=50)),
+            "^the batch size must be in 1..12, the number of examples, got 50",
+        ),
+        (lambda x, y: wm.fit(linear(), (x, y), wm.standard(), 5), r"must be a Plan, got 5: give wm.Plan\(wm.Epochs"),
+        (lambda x, y: wm.train(linear(), (x, y), wm.standard(), 5), r"must be a Plan, got 5: give wm.Plan\(wm.Epochs"),
+        (
+            lambda x, y: wm.fit(linear(), (x, y), wm.standard(), PLAN, validation=(x, y)),
+            r"must be a Validation, .*got a tuple: .*wm.data.Splits\(train, validation, test\)",
+        ),
         (lambda x, y: wm.margins(linear(), (y, x)), r"got them the other way round: give \(x, y\)"),
         (lambda x, y: wm.train(linear(), (x, y), wm.udp, None), r"must be a Method, got udp: call a recipe"),
         (lambda x, y: wm.fit(linear(), (x, y), wm.udp, None), r"must be a Method, got udp: call a recipe"),
@@ -285,6 +324,21 @@ def test_wrong_guesses_get_the_right_call(call: Any, sentence: str) -> None:
     x, y = data()
     with pytest.raises(ValueError, match=sentence):
         call(x, y)
+
+
+@pytest.mark.parametrize("norm", ["linf", "Linf", "l_inf", "L-inf", "inf", np.inf, float("inf"), wm.Linf])
+def test_a_norm_may_be_written_as_people_do(norm: Any) -> None:
+    x, y = torch.tensor([[0.2, 0.7, 0.1], [0.9, 0.3, 0.0]]), torch.tensor([1, 0])
+    assert norm_named(norm) is wm.Linf
+    assert wm.separation((x, y), norm).norm == "linf"
+    assert wm.margins(linear(), (x, y), norm, wm.OPEN).margin.tolist() == pytest.approx([0.25, 0.3], abs=1e-3)
+
+
+def test_other_norms_have_their_numbers_too() -> None:
+    assert [norm_named(norm) for norm in (2, 2.0, "2", "L2", "l_2", 1, "l1")] == [wm.L2] * 5 + [wm.L1] * 2
+    for wrong in (3, "l3", None, "", -1):
+        with pytest.raises(ValueError, match=r"norm must be one of linf, l2, l1.*, got"):
+            norm_named(wrong)
 
 
 def test_separation_of_arrays() -> None:

@@ -238,7 +238,7 @@ def test_labels_are_checked_against_the_classes_whatever_the_method(method: wm.M
 def test_methods_that_take_rows_without_labels_refuse_other_labels() -> None:
     method = wm.vat(BALL, weight=1.0)
     method.loss(small(), X, torch.where(torch.arange(len(Y)) == 2, -1, Y))
-    with pytest.raises(ValueError, match="labels must be in 0..2 for 3 classes, got -100..2"):
+    with pytest.raises(ValueError, match=r"labels must be in 0..2 for 3 classes, got -100..2"):
         method.loss(small(), X, torch.where(torch.arange(len(Y)) == 2, -100, Y))
 
 

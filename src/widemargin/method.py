@@ -118,9 +118,9 @@ class Method:
         """The number to descend, a mean over the batch with its gradient, for any training loop.
 
         The search moves the points in eval mode and leaves no gradients; the loss is then that of the model in the mode
-        in which it is.  Inputs are brought to the model's device and precision.  Labels may be left out where the method
-        needs none.  Without an `rng`, chance follows torch.manual_seed, as dropout's does, and goes on from call to call;
-        so does a given generator.
+        in which it is.  Inputs are brought to the model's device and precision.  Labels may be left out where the
+        method needs none.  Without an `rng`, chance follows torch.manual_seed, as dropout's does, and goes on from call
+        to call; so does a given generator.
         """
         network = as_network(model)
         points = as_points(inputs).to(device_of(network), dtype_of(network))

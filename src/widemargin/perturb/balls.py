@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, final
@@ -157,6 +158,7 @@ class Ball(ABC):
         check_python_number(name, self.radius)
         if not 0 <= self.radius < math.inf:
             raise ValueError(f"{name} must be in [0, inf), got {self.radius}")
+        check_is_box(f"{type(self).__name__}.box", self.box)
 
     @property
     def name(self) -> str:
@@ -357,6 +359,43 @@ Norm = type[Ball]
 def norms() -> dict[str, Norm]:
     """Every norm that is defined, by its name."""
     return {kind.__name__.lower(): kind for kind in Ball.__subclasses__()}
+
+
+def norm_named(norm: object) -> Norm:
+    """A norm as people write it: "linf", "l_inf", "inf" and infinity are one, and so are "l2", "L2" and 2."""
+    known = norms()
+    if isinstance(norm, type) and issubclass(norm, Ball):
+        return norm
+    word = f"{norm:g}" if isinstance(norm, int | float) else norm.lower() if isinstance(norm, str) else ""
+    for name in (word, f"l{re.sub('^l[_-]?', '', word)}"):
+        if name in known:
+            return known[name]
+    raise ValueError(f"norm must be one of {', '.join(known)}, got {norm!r}")
+
+
+def check_is_ball(ball: object) -> None:
+    """The wrong guesses about what a ball is, each with the right call."""
+    name = getattr(ball, "__name__", "")
+    if isinstance(ball, type):
+        raise ValueError(f"the ball must have a radius, got the class {name}: give one such as wm.{name}(8 / 255)")
+    if isinstance(ball, int | float | str):
+        example = "8 / 255" if isinstance(ball, str) else repr(ball)
+        raise ValueError(f"the ball must have a norm and a radius, got {ball!r}: give one such as wm.Linf({example})")
+    if not hasattr(ball, "radius"):
+        raise ValueError(f"the ball must be one such as wm.Linf(8 / 255), got a {type(ball).__name__}")
+
+
+def radius_of(ball: Ball) -> float:
+    check_is_ball(ball)
+    return ball.radius
+
+
+def check_is_box(name: str, box: object) -> None:
+    if isinstance(box, Box):
+        return
+    pair = isinstance(box, tuple | list) and len(box) == 2
+    advice = f"give wm.Box({box[0]!r}, {box[1]!r})" if pair else "give one such as wm.Box(0, 1)"  # type: ignore[index]
+    raise ValueError(f"{name} must be a Box, got {box!r}: {advice}, or wm.OPEN for none")
 
 
 def check_python_number(name: str, value: float) -> None:
