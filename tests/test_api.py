@@ -233,7 +233,7 @@ def test_training_takes_the_same_things() -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda x, y: wm.attack(linear(), x, y, 8 / 255), r"got 0.03\d*: give one such as wm.Linf\(8 / 255\)"),
+        (lambda x, y: wm.attack(linear(), x, y, 8 / 255), r"got 0.03\d*: give one such as wm.Linf\(0.03\d*\)"),
         (lambda x, y: wm.attack(linear(), x, y, wm.Linf), r"got the class Linf: give one such as wm.Linf\(8 / 255\)"),
         (lambda x, y: wm.attack(linear(), x, y, "linf"), r"must have a norm and a radius, got 'linf'"),
         (lambda x, y: wm.attack(linear(), x, y, wm.udp), r"must be one such as wm.Linf\(8 / 255\), got a function"),
