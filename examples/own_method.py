@@ -25,7 +25,10 @@ def main(updates: int = 1_000) -> wm.measure.Margins:
             print(f"update {record.update}: loss {record.loss:.4f}")
 
     found = wm.margins(network, data)
-    print(f"errors {found.errors}, worst margin {found.worst:.2f} of the best possible, mean {found.mean:.2f}")
+    print(
+        f"errors {found.errors}, worst margin {found.worst_fraction:.2f} of the best possible, mean "
+        f"{found.mean_fraction:.2f}"
+    )
     return found
 
 

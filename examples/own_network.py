@@ -27,7 +27,7 @@ def main(updates: int = 600) -> dict[str, wm.measure.Margins]:
         for _ in wm.train(network, data, method, plan, seed=0):
             pass
         found[where] = wm.margins(network, data)
-        print(f"perturbed at the {where}: errors {found[where].errors}, mean share {found[where].mean:.2f}")
+        print(f"perturbed at the {where}: errors {found[where].errors}, mean share {found[where].mean_fraction:.2f}")
     return found
 
 

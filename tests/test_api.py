@@ -1,6 +1,7 @@
 """The front door, called as a newcomer would: a module of torch, arrays, and now and then a wrong guess."""
 
 import copy
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,11 +19,15 @@ from widemargin.measure.certified import certified_radius
 from widemargin.measure.distance import distances
 from widemargin.measure.margin import margins as planar_margins
 from widemargin.perturb.apgd import APGD
+from widemargin.perturb.attack import OnInputs, Perturbed
+from widemargin.perturb.balls import Ball, norm_named
+from widemargin.perturb.pgd import PGD
 from widemargin.training.loop import train
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.single import Single
 
 BALL = wm.Linf(0.1, wm.OPEN)
+PLAN = wm.Plan(wm.Updates(1), wm.Adam(0.01))
 
 
 class Styled(nn.Module):
@@ -55,9 +60,53 @@ def test_an_attack_takes_steps_values_and_seeds() -> None:
     assert torch.equal(by_name, wm.attack(model, x, y, BALL, method=APGD(BALL, steps=7), seed=3))
     network = Single(at_input(model))
     assert torch.equal(by_name, autoattack(network, wm.Dataset(x, y.long()), BALL, (APGD(BALL, steps=7),), 3).points)
+    assert torch.equal(by_name, wm.attack(model, x, y, BALL, method="APGD", steps=7, seed=3))
     assert not torch.equal(by_name, wm.attack(model, x, y, BALL, steps=7, seed=4))
     search = wm.pgd(BALL, alpha=0.1, steps=4).perturb
     assert wm.robust_accuracy(model, (x, y), BALL, method=search) < 1
+
+
+@dataclass(frozen=True)
+class Away:
+    """Moves all features, also those that a box holds fixed, by so much."""
+
+    by: float
+    name: str = "away"
+
+    def __call__(self, model: Any, inputs: Tensor, labels: Tensor, rng: Any) -> Perturbed:
+        delta = torch.full_like(inputs, self.by)
+        delta[:, 0] *= -1
+        return Perturbed(inputs + delta, delta, delta.flatten(1).norm(dim=1))
+
+
+def test_only_what_lies_in_ball_and_box_counts() -> None:
+    # Class 0 as long as the first feature is the larger one.
+    model, x = linear(2, 2), torch.full((4, 2), 0.5)
+    x[:, 0] += 0.3
+    data = (x, torch.zeros(4, dtype=torch.int64))
+
+    def robust(ball: Ball, by: float = 0.2) -> float:
+        return wm.robust_accuracy(model, data, ball, Away(by))
+
+    assert robust(wm.Linf(0.2)) == 0
+    assert robust(wm.Linf(0.19)) == 1
+    assert robust(wm.L2(0.2 * 2**0.5)) == 0
+    assert robust(wm.L2(0.2)) == 1
+    assert robust(wm.L1(0.4)) == 0
+    assert robust(wm.L1(0.39)) == 1
+    assert robust(wm.Linf(1.0), by=0.6) == 1
+    assert robust(wm.Linf(1.0, wm.OPEN), by=0.6) == 0
+    assert robust(wm.Linf(0.2, wm.OPEN.holding((1,)))) == 1
+    assert torch.equal(wm.attack(model, *data, wm.Linf(0.19), Away(0.2)), x)
+
+
+def test_with_changed_categories_the_ball_is_around_what_a_row_becomes() -> None:
+    network, points = weighing(1, 0, 1, 1, -1, 0, 0), rows(12)
+    points[:, 0] = 0
+    dataset, ball = labelled(network, points), wm.Linf(0.1, BOX)
+    own = PGD(ball, 5)
+    by_name = wm.robust_accuracy(network, dataset, ball, "pgd", steps=5, categories=ONE)
+    assert wm.robust_accuracy(network, dataset, ball, own, categories=ONE) == by_name == 0
 
 
 def test_a_targeted_attack_reaches_its_class_or_leaves_the_point() -> None:
@@ -94,19 +143,30 @@ def test_a_model_of_any_style_is_measured_alike() -> None:
         assert wm.calibration(one, (x, y)).accuracy == 1
 
 
-def test_nothing_of_the_model_changes() -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.Linear(4, 3))
-    model[1].eval()
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model, x, y: wm.attack(model, x, y, BALL, steps=3),
+        lambda model, x, y: wm.attack(model, x, None, BALL, targeted=1, steps=3),
+        lambda model, x, y: wm.robust_accuracy(model, (x, y), BALL, "pgd", steps=3),
+        lambda model, x, y: wm.predict(model, x),
+        lambda model, x, y: wm.accuracy(model, (x, y), device="cpu"),
+        lambda model, x, y: wm.margins(model, (x, y)),
+        lambda model, x, y: wm.certify(model, (x, y), wm.L2(0.1, wm.OPEN)),
+        lambda model, x, y: wm.calibration(model, (x, y)),
+        lambda model, x, y: wm.audit(model, (x, y), eps=0.01, points=4, diagnoses=()),
+    ],
+)
+@pytest.mark.parametrize("frozen_in_eval_mode", [False, True])
+def test_nothing_of_the_model_changes(call: Any, frozen_in_eval_mode: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.Linear(4, 3)).train()
+    model[1].train(not frozen_in_eval_mode)
     x, y = data()
     model(x).sum().backward()
     before = copy.deepcopy(model)
     gradients = [parameter.grad.clone() for parameter in model.parameters()]
-    wm.attack(model, x, y, BALL, steps=3)
-    wm.predict(model, x)
-    wm.accuracy(model, (x, y), device="cpu")
-    wm.calibration(model, (x, y))
-    wm.certify(model, (x, y), wm.L2(0.1, wm.OPEN))
-    wm.margins(model, (x, y))
+    call(model, x, y)
     assert list(model.state_dict()) == list(before.state_dict())
     assert all(
         torch.equal(a, b) for a, b in zip(model.state_dict().values(), before.state_dict().values(), strict=True)
@@ -173,7 +233,7 @@ def test_training_takes_the_same_things() -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda x, y: wm.attack(linear(), x, y, 8 / 255), r"got 0.03\d*: give one such as wm.Linf\(8 / 255\)"),
+        (lambda x, y: wm.attack(linear(), x, y, 8 / 255), r"got 0.03\d*: give one such as wm.Linf\(0.03\d*\)"),
         (lambda x, y: wm.attack(linear(), x, y, wm.Linf), r"got the class Linf: give one such as wm.Linf\(8 / 255\)"),
         (lambda x, y: wm.attack(linear(), x, y, "linf"), r"must have a norm and a radius, got 'linf'"),
         (lambda x, y: wm.attack(linear(), x, y, wm.udp), r"must be one such as wm.Linf\(8 / 255\), got a function"),
@@ -182,6 +242,25 @@ def test_training_takes_the_same_things() -> None:
             lambda x, y: wm.attack(linear(), x, y, BALL, "cw"),
             "must be one of apgd, .*, got 'cw'",
         ),
+        (
+            lambda x, y: wm.robust_accuracy(linear(), (x, y), BALL, PGD(wm.Linf(0.6, wm.OPEN), 20)),
+            r"must be one in the ball Linf\(radius=0.1, box=OPEN\), got one in Linf\(radius=0.6, box=OPEN\)",
+        ),
+        (
+            lambda x, y: wm.robust_accuracy(linear(), (x, y), BALL, wm.pgd(wm.L2(0.1, wm.OPEN), 0.1, 3).perturb),
+            r"got one in L2\(radius=0.1",
+        ),
+        (
+            lambda x, y: wm.robust_accuracy(linear(), (x, y), BALL, wm.udp(BALL, 0.1, 3).perturb),
+            "must be measured by a search that climbs the loss, got one that climbs perturbed_log_entropy",
+        ),
+        (lambda x, y: wm.attack(linear(), x, y, BALL, wm.udp(BALL, 0.1, 3)), "a search that climbs the loss"),
+        (lambda x, y: wm.attack(linear(), x, y, BALL, OnInputs(wm.udp(BALL, 0.1, 3).perturb)), "that climbs the loss"),
+        (
+            lambda x, y: wm.attack(linear(), x, y, BALL, wm.pgd(BALL, 0.1, 3)),
+            "got a way of training: give its search, method.perturb, or 'pgd'",
+        ),
+        (lambda x, y: wm.attack(linear(), x, y, BALL, wm.udp_near(BALL, 0.1, 3, 0.1).perturb), "method must be one of"),
         (lambda x, y: wm.attack(linear(), x, y, BALL, "square", steps=3), "square has no steps: make it yourself"),
         (lambda x, y: wm.attack(linear(), x, y, BALL, targeted=True), "must be the class to reach"),
         (lambda x, y: wm.attack(linear(), 255 * x, y, wm.Linf(0.1)), r"must lie in the box \[0, 1\].*rescale them"),
@@ -197,6 +276,44 @@ def test_training_takes_the_same_things() -> None:
         (lambda x, y: wm.audit(linear(), (x, y), eps=[]), "one or more numbers above 0, got none"),
         (lambda x, y: wm.audit(linear(), (x, y), eps=-0.1), "one or more numbers above 0, got -0.1"),
         (lambda x, y: wm.audit(linear(), (x, y), eps=0.1, norm="l3"), "norm must be one of linf, l2, l1.*, got 'l3'"),
+        (lambda x, y: wm.audit(linear(), (x, y), BALL), r"eps must be numbers, got Linf.*give eps=\[8 / 255\]"),
+        (
+            lambda x, y: wm.audit(linear(), (x, y), 0.1, points=2.5),
+            "points must be a whole number of at least 1, got 2.5",
+        ),
+        (lambda x, y: wm.audit(linear(), (x, y), 0.1, points=0), "points must be a whole number of at least 1, got 0"),
+        (lambda x, y: wm.audit(linear(), (x, y), 0.1, budget="soon"), "seconds or a time such as .*, got 'soon'"),
+        (
+            lambda x, y: wm.audit(linear(), (x, y), 0.1, box=(0, 1)),
+            r"box must be a Box, got \(0, 1\): give wm.Box\(0, 1\)",
+        ),
+        (
+            lambda x, y: wm.margins(linear(), (x, y), box=(0, 1)),
+            r"box must be a Box, got \(0, 1\): give wm.Box\(0, 1\)",
+        ),
+        (lambda x, y: wm.audit(wm.WideMarginClassifier(), (x, y), 0.1), r"model.audit\(x, y, eps=...\)"),
+        (lambda x, y: wm.accuracy(linear(), x, y), r"got a Tensor: inputs and labels are a pair, \(x, y\)"),
+        (lambda x, y: wm.accuracy(linear(), (x, y), device="meta"), "this computer has, got meta: take cpu"),
+        (lambda x, y: wm.fit(linear(), (x, y), wm.standard(), PLAN, device="meta"), "this computer has, got meta"),
+        (lambda x, y: list(wm.train(linear(), (x, y), wm.standard(), PLAN, device="meta")), "computer has, got meta"),
+        (lambda x, y: wm.accuracy(linear(2, 2), (x[:, :2], 2 * (y % 2) - 1)), r"map them to 0 and 1, \(y \+ 1\) // 2"),
+        (
+            lambda x, y: wm.fit(linear(2, 2), (x[:, :2], 2 * (y % 2) - 1), wm.standard(), PLAN),
+            r"in 0..1 for 2 classes, got -1..1: .* map them to 0 and 1, \(y \+ 1\) // 2",
+        ),
+        (lambda x, y: wm.accuracy(nn.Linear(3, 1), (x, y)), r"torch.cat\(\[torch.zeros_like\(z\), z\], 1\)"),
+        (lambda x, y: wm.predict(linear(), x[0]), r"got \[3\]: add a batch axis, x\[None\]"),
+        (lambda x, y: wm.predict(nn.Sequential(nn.Flatten(), linear(16)), torch.rand(1, 4, 4)[:, :3]), r"x\[None\]"),
+        (
+            lambda x, y: wm.fit(linear(), (x, y), wm.standard(), wm.Plan(wm.Epochs(1), wm.Adam(0.1), batch=50)),
+            "^the batch size must be in 1..12, the number of examples, got 50",
+        ),
+        (lambda x, y: wm.fit(linear(), (x, y), wm.standard(), 5), r"must be a Plan, got 5: give wm.Plan\(wm.Epochs"),
+        (lambda x, y: wm.train(linear(), (x, y), wm.standard(), 5), r"must be a Plan, got 5: give wm.Plan\(wm.Epochs"),
+        (
+            lambda x, y: wm.fit(linear(), (x, y), wm.standard(), PLAN, validation=(x, y)),
+            r"must be a Validation, .*got a tuple: .*wm.data.Splits\(train, validation, test\)",
+        ),
         (lambda x, y: wm.margins(linear(), (y, x)), r"got them the other way round: give \(x, y\)"),
         (lambda x, y: wm.train(linear(), (x, y), wm.udp, None), r"must be a Method, got udp: call a recipe"),
         (lambda x, y: wm.fit(linear(), (x, y), wm.udp, None), r"must be a Method, got udp: call a recipe"),
@@ -207,6 +324,21 @@ def test_wrong_guesses_get_the_right_call(call: Any, sentence: str) -> None:
     x, y = data()
     with pytest.raises(ValueError, match=sentence):
         call(x, y)
+
+
+@pytest.mark.parametrize("norm", ["linf", "Linf", "l_inf", "L-inf", "inf", np.inf, float("inf"), wm.Linf])
+def test_a_norm_may_be_written_as_people_do(norm: Any) -> None:
+    x, y = torch.tensor([[0.2, 0.7, 0.1], [0.9, 0.3, 0.0]]), torch.tensor([1, 0])
+    assert norm_named(norm) is wm.Linf
+    assert wm.separation((x, y), norm).norm == "linf"
+    assert wm.margins(linear(), (x, y), norm, wm.OPEN).margin.tolist() == pytest.approx([0.25, 0.3], abs=1e-3)
+
+
+def test_other_norms_have_their_numbers_too() -> None:
+    assert [norm_named(norm) for norm in (2, 2.0, "2", "L2", "l_2", 1, "l1")] == [wm.L2] * 5 + [wm.L1] * 2
+    for wrong in (3, "l3", None, "", -1):
+        with pytest.raises(ValueError, match=r"norm must be one of linf, l2, l1.*, got"):
+            norm_named(wrong)
 
 
 def test_separation_of_arrays() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import widemargin as wm
 from largest_feature import data, linear, linear_margin
@@ -50,3 +51,13 @@ def test_an_audit_of_points_outside_their_box_has_no_adversarial_points() -> Non
     assert (report.robust, report.certified) == ({}, {})
     with pytest.raises(ValueError, match="nothing was attacked"):
         _ = report.adversarial
+
+
+def test_inputs_of_0_to_255_are_not_attacked_and_the_report_says_why() -> None:
+    images = torch.arange(64.0).view(4, 1, 4, 4) * 4
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    report = wm.audit(model, (images, model(images).argmax(1)), eps=8.0)
+    assert "Nothing was attacked" in str(report)
+    assert "values from 0 to 252, 100.0% of 4 points outside the box UNIT" in str(report)
+    assert "box=wm.Box(0, 255)" in str(report)
+    assert "The reason" not in str(wm.audit(model, (images, model(images).argmax(1)), 8.0, box=wm.Box(0, 255)))

@@ -228,6 +228,51 @@ def test_labels_may_be_left_out_where_none_are_needed() -> None:
         wm.udp(BALL, alpha=0.05, steps=3).loss(model, X)
 
 
+@pytest.mark.parametrize("method", [wm.standard(), wm.max_entropy(0.1), wm.udp(BALL, 0.05, 3), wm.pgd(BALL, 0.05, 3)])
+@pytest.mark.parametrize("wrong", [-100, -1, 3])
+def test_labels_are_checked_against_the_classes_whatever_the_method(method: wm.Method, wrong: int) -> None:
+    with pytest.raises(ValueError, match=rf"labels must be in 0..2 for 3 classes, got .*{wrong}"):
+        method.loss(small(), X, torch.where(torch.arange(len(Y)) == 2, wrong, Y))
+
+
+def test_methods_that_take_rows_without_labels_refuse_other_labels() -> None:
+    method = wm.vat(BALL, weight=1.0)
+    method.loss(small(), X, torch.where(torch.arange(len(Y)) == 2, -1, Y))
+    with pytest.raises(ValueError, match=r"labels must be in 0..2 for 3 classes, got -100..2"):
+        method.loss(small(), X, torch.where(torch.arange(len(Y)) == 2, -100, Y))
+
+
+def test_inputs_come_to_the_precision_of_the_model() -> None:
+    model = small()
+    expected = wm.standard().loss(model, X, Y)
+    assert wm.standard().loss(model, X.double(), Y) == expected
+    assert wm.standard().loss(model, X.numpy().astype("float64"), Y.numpy()) == expected
+    assert wm.udp(BALL, 0.05, 3).loss(model.double(), X, Y).dtype == torch.float64
+
+
+class Detached(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = small()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        answers: Tensor = self.layers(inputs).detach()
+        return answers
+
+
+def test_a_network_that_cuts_gradients_off_is_told_so() -> None:
+    plan = wm.Plan(wm.Updates(1), wm.Adam(0.01))
+    for method, where in ((wm.standard(), "weights"), (wm.udp(BALL, 0.05, 3), "inputs")):
+        sentence = rf"must let gradients through to its {where}, got answers cut off from them: leave out .detach\(\)"
+        with pytest.raises(ValueError, match=sentence):
+            method.loss(Detached(), X, Y)
+        with pytest.raises(ValueError, match=sentence):
+            wm.fit(Detached(), (X, Y), method, plan)
+    with torch.no_grad():
+        wm.standard().loss(small(), X, Y)
+    assert not wm.standard().loss(small().requires_grad_(False), X, Y).requires_grad
+
+
 def test_a_perturbation_of_ones_own_must_say_that_it_takes_them() -> None:
     class Own:
         def __call__(self, *arguments: object) -> wm.perturb.Perturbed:

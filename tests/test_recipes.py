@@ -1,5 +1,7 @@
 """What rows without a label do to training, and which methods take them."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -119,3 +121,21 @@ def test_recipes_take_measures_by_their_plain_names() -> None:
     assert method == wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturb.CLIMBED["mutual information"])
     with pytest.raises(ValueError, match="grows with uncertainty"):
         wm.udp(wm.Linf(0.1), 0.1, 3, measure=wm.perturb.perturbed_gap)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: wm.udp(0.1, 0.02, 3),
+        lambda: wm.pgd(0.1, 0.02, 3),
+        lambda: wm.fgsm(0.1),
+        lambda: wm.vat(0.1, 1.0),
+        lambda: wm.udp_near(0.1, 0.02, 3, 0.1),
+        lambda: wm.udp_projected(0.1),
+        lambda: wm.udp_single_step(0.1),
+    ],
+)
+def test_a_number_is_no_ball(make: Any) -> None:
+    with pytest.raises(ValueError, match=r"must have a norm and a radius, got 0.1: give one such as wm.Linf\(0.1\)"):
+        make()

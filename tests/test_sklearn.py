@@ -193,6 +193,7 @@ def test_what_it_cannot_take_is_refused() -> None:
         ({"estimator": "both"}, "estimator must be 'single', 'ensemble' or 'deep-kernel', got 'both'"),
         ({"norm": "l3"}, "norm must be one of"),
         ({"eps": "large"}, "eps must be a number of at least 0, or 'auto', got 'large'"),
+        ({"eps": [0.1]}, r"eps must be a number of at least 0, or 'auto', got \[0.1\]"),
         ({"eps": -1.0}, "eps must be a number of at least 0"),
         ({"eps": None}, "eps must be a number of at least 0, or 'auto', got None"),
         ({"eps": 1.0, "alpha": 0}, "alpha must be a number above 0, or None for a quarter of eps, got 0"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from widemargin.audit_report import AuditReport
 from widemargin.auditing import runner
-from widemargin.auditing.clock import Clock
+from widemargin.auditing.clock import Clock, seconds_of
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.target import AuditTarget
 from widemargin.data.checks import check_known_labels
@@ -38,14 +38,15 @@ from widemargin.measure.certified import Certificate, certified_radius
 from widemargin.measure.diagnostics import DIAGNOSES, Diagnosis
 from widemargin.measure.distance import distances
 from widemargin.measure.margin import Margins
+from widemargin.measure.robustness import check_climbs_loss
 from widemargin.measure.separation import Separation
 from widemargin.measure.targeted import Towards
 from widemargin.method import Method, check_method
 from widemargin.perturb.apgd import APGD, TargetedAPGD, standard_targets
 from widemargin.perturb.attack import Attack, OnInputs
-from widemargin.perturb.balls import L2, OPEN, UNIT, Ball, Box, Linf, Norm, norms
+from widemargin.perturb.balls import L2, OPEN, UNIT, Ball, Box, Linf, Norm, check_is_ball, check_is_box, norm_named
 from widemargin.perturb.categories import CategoryChanges, FromChangedCategories, changes_of
-from widemargin.perturb.fab import FAB
+from widemargin.perturb.fab import FAB, ShortestFAB
 from widemargin.perturb.pgd import PGD
 from widemargin.perturb.search import Search
 from widemargin.perturb.square import Square
@@ -53,10 +54,10 @@ from widemargin.perturb.suites import Suite, standard
 from widemargin.shapes import Labels, Points
 from widemargin.training import loop
 from widemargin.training.loop import Record
-from widemargin.training.plan import Plan
-from widemargin.uncertainty.network import Network, check_network
+from widemargin.training.plan import Plan, check_is_plan
+from widemargin.uncertainty.network import Network, check_network, in_eval_mode
 from widemargin.uncertainty.prediction import Prediction, predicted
-from widemargin.uncertainty.wrap import as_network, device_of, dtype_of, on_device
+from widemargin.uncertainty.wrap import as_network, checked_device, device_of, dtype_of, on_device
 
 Device = torch.device | str | None
 _TRIED = 16
@@ -126,7 +127,7 @@ def robust_accuracy(
 def margins(
     model: nn.Module,
     data: Any,
-    norm: str | Norm = "l2",
+    norm: str | float | Norm = "l2",
     box: Box | None = None,
     seed: int = 0,
     device: Device = None,
@@ -140,7 +141,9 @@ def margins(
     `changed` how many categories differ at that place.
     """
     network, examples = _ready(model, data, device)
-    dataset, ball = whole(examples), _norm(norm)
+    if box is not None:
+        check_is_box("box", box)
+    dataset, ball = whole(examples), norm_named(norm)
     box = _box(dataset) if box is None and dataset.schema is not None else box
     if box is None and dataset.stored.ndim == 2 and dataset.stored.shape[1] == 2 and ball in (L2, Linf):
         return planar.margins(network, dataset, p=ball.p)
@@ -168,7 +171,7 @@ def certify(
     If `categories` may change (by default as a table was read), whatever they become.
     """
     network, examples = _ready(model, data, device)
-    _check_ball(ball)
+    check_is_ball(ball)
     changes = _changes(examples, categories)
     if changes is not None:
         return Certificate(ball, changed_certified_radius(network, examples, ball, changes))
@@ -184,11 +187,11 @@ def audit(
     model: nn.Module,
     data: Any,
     eps: float | Sequence[float],
-    norm: str | Norm = "linf",
+    norm: str | float | Norm = "linf",
     box: Box | None = None,
     points: int = AuditConfig.points,
     seed: int = 0,
-    budget: float | None = None,
+    budget: float | str | None = None,
     out: Path | str | None = None,
     device: Device = None,
     attacks: Suite = standard,
@@ -197,10 +200,15 @@ def audit(
 ) -> AuditReport:
     """Robust accuracy under AutoAttack at every radius with intervals, margins, certificates, and findings on trust.
 
-    `budget` is in seconds.  With a folder `out` an interrupted audit goes on when the call is made again.  `attacks`
-    makes those of a ball, AutoAttack's by default; docs/add-an-attack.md and docs/add-a-diagnosis.md show others.
+    `budget` is in seconds, or a time such as "90s", "10m" or "2h".  With a folder `out` an interrupted audit goes on
+    when the call is made again.  `attacks` makes those of a ball, AutoAttack's by default; docs/add-an-attack.md and
+    docs/add-a-diagnosis.md show others.
     `categories` may change, too, counted apart from eps; by default as a table was read.
     """
+    if box is not None:
+        check_is_box("box", box)
+    if not isinstance(points, int) or points < 1:
+        raise ValueError(f"points must be a whole number of at least 1, got {points!r}")
     network = as_network(on_device(model, device))
     dataset = whole(placed(as_examples(data), device_of(network), dtype_of(network)))
     balls = _balls(eps, norm, _box(dataset) if box is None else box)
@@ -214,12 +222,14 @@ def audit(
     )
     target = AuditTarget(network, type(model).__name__, _digest(model), dataset, "the data given")
     with tempfile.TemporaryDirectory() as folder:
-        result = runner.audit(target, config, (Path(folder) if out is None else Path(out)) / "audit", Clock(budget))
+        result = runner.audit(
+            target, config, (Path(folder) if out is None else Path(out)) / "audit", Clock(seconds_of(budget))
+        )
     assert result is not None
     return AuditReport(result)
 
 
-def separation(data: Any, norm: str = "l2", rows: int | None = None, seed: int = 0) -> Separation:
+def separation(data: Any, norm: str | float | Norm = "l2", rows: int | None = None, seed: int = 0) -> Separation:
     """The distance of each example to the nearest one of another class, and the radii that follow.
 
     `norm` is l2, linf or l1.  With `rows` only so many examples, drawn class by class, are measured against all: the
@@ -236,9 +246,10 @@ def train(
     Replicas take a seed each.  On another `device` the model is moved there.
     """
     check_method(method)
+    check_is_plan(plan)
     network = as_network(model)
     if device is not None:
-        network.to(device)
+        network.to(checked_device(device))
     examples = placed(as_examples(data), device_of(network), dtype_of(network))
     seeds = (seed,) if isinstance(seed, int) else tuple(seed)
     return loop.train(network, examples, method, plan, seeds)
@@ -270,9 +281,9 @@ def _attacked(
     changes: CategoryChanges | None = None,
 ) -> Attacked:
     """The one place that knows how attacks are made and led."""
-    _check_ball(ball)
+    check_is_ball(ball)
     inputs, _ = examples[torch.arange(1)]
-    with torch.no_grad():
+    with torch.no_grad(), in_eval_mode(network):
         classes = int(network(inputs).shape[-1])
     attacks: Sequence[Attack] = _attacks(method, ball, classes, steps)
     if changes is not None:
@@ -307,10 +318,6 @@ def _towards(
 
 
 def _attacks(method: str | Attack | Search, ball: Ball, classes: int, steps: int | None) -> tuple[Attack, ...]:
-    if isinstance(method, Search):
-        return (OnInputs(method),)
-    if not isinstance(method, str):
-        return (method,)
     named: dict[str, Callable[[], tuple[Attack, ...]]] = {
         "apgd": lambda: (APGD(ball),),
         "apgd-t": lambda: (TargetedAPGD(ball, min(standard_targets(ball), classes - 1)),),
@@ -319,10 +326,34 @@ def _attacks(method: str | Attack | Search, ball: Ball, classes: int, steps: int
         "pgd": lambda: (PGD(ball, _PGD_STEPS),),
         "autoattack": lambda: standard(ball, classes),
     }
-    if method not in named:
+    if not isinstance(method, str):
+        return (_own_attack(method, ball, tuple(named)),)
+    if method.lower() not in named:
         raise ValueError(f"method must be one of {', '.join(named)} or an attack of wm.perturb, got {method!r}")
-    attacks = named[method]()
+    attacks = named[method.lower()]()
     return attacks if steps is None else tuple(_with_steps(one, steps) for one in attacks)
+
+
+def _own_attack(method: object, ball: Ball, names: Sequence[str]) -> Attack:
+    """An attack or a search that was made before the call, if it is one of the ball."""
+    given = method.perturb if isinstance(method, Method) else method
+    search = given.search if isinstance(given, OnInputs) else given
+    if isinstance(search, Search):
+        check_climbs_loss(search)
+    if isinstance(method, Method):
+        raise ValueError("method must be an attack, got a way of training: give its search, method.perturb, or 'pgd'")
+    within = getattr(search, "ball", ball)
+    # Of attacks without a radius the ball gives norm and box.
+    if within != ball and not isinstance(method, ShortestFAB):
+        raise ValueError(f"the attack must be one in the ball {ball!r}, got one in {within!r}: make both with the same")
+    attack: Any = OnInputs(search) if isinstance(search, Search) else method
+    if not callable(attack) or not hasattr(attack, "name"):
+        raise ValueError(
+            f"method must be one of {', '.join(names)} or an attack of wm.perturb, called and with a name as in "
+            f"docs/add-an-attack.md, got {method!r}"
+        )
+    made: Attack = attack
+    return made
 
 
 def _with_steps(one: Attack, steps: int) -> Attack:
@@ -333,27 +364,8 @@ def _with_steps(one: Attack, steps: int) -> Attack:
     return made
 
 
-def _check_ball(ball: object) -> None:
-    name = getattr(ball, "__name__", "")
-    if isinstance(ball, type):
-        raise ValueError(f"the ball must have a radius, got the class {name}: give one such as wm.{name}(8 / 255)")
-    if isinstance(ball, int | float | str):
-        raise ValueError(f"the ball must have a norm and a radius, got {ball!r}: give one such as wm.Linf(8 / 255)")
-    if not hasattr(ball, "radius"):
-        raise ValueError(f"the ball must be one such as wm.Linf(8 / 255), got a {type(ball).__name__}")
-
-
-def _norm(norm: str | Norm) -> Norm:
-    known = norms()
-    if isinstance(norm, str) and norm.lower() in known:
-        return known[norm.lower()]
-    if not isinstance(norm, type) or not issubclass(norm, Ball):
-        raise ValueError(f"norm must be one of {', '.join(known)}, got {norm!r}")
-    return norm
-
-
-def _balls(eps: float | Sequence[float], norm: str | Norm, box: Box) -> tuple[Ball, ...]:
-    radii = [eps] if isinstance(eps, int | float | str) else list(eps)
+def _balls(eps: float | Sequence[float], norm: str | float | Norm, box: Box) -> tuple[Ball, ...]:
+    radii: list[Any] = list(eps) if isinstance(eps, Iterable) and not isinstance(eps, str) else [eps]
     for radius in radii:
         if isinstance(radius, str) or hasattr(radius, "radius"):
             raise ValueError(f"eps must be numbers, got {radius!r}: give eps=[8 / 255], and the norm as norm='linf'")
@@ -361,7 +373,7 @@ def _balls(eps: float | Sequence[float], norm: str | Norm, box: Box) -> tuple[Ba
             raise ValueError(f"eps must be one or more numbers above 0, got {radius}")
     if not radii:
         raise ValueError("eps must be one or more numbers above 0, got none")
-    return tuple(_norm(norm)(radius, box) for radius in sorted({float(radius) for radius in radii}))
+    return tuple(norm_named(norm)(radius, box) for radius in sorted({float(radius) for radius in radii}))
 
 
 def _box(dataset: Dataset) -> Box:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,22 @@ class AuditReport:
         return path
 
     def __str__(self) -> str:
-        return page(self.result).summary
+        return page(self.result).summary + self._why_unattacked
+
+    @property
+    def _why_unattacked(self) -> str:
+        """Empty if points were attacked, or the reason is not that they lie outside the box."""
+        outside = [one for one in self.findings if one.name == "inputs in box" and one.verdict == "wrong"]
+        if self.result.attacks or not outside:
+            return ""
+        low, high = (float(outside[0].numbers[name]) for name in ("lowest", "highest"))
+        if not math.isfinite(low) or not math.isfinite(high):
+            return ""
+        low, high = (0, 255) if low >= 0 and 1 < high <= 255 else (math.floor(low), math.ceil(high))
+        return (
+            f" The reason: {outside[0].evidence}. Scale the inputs to the box if the model expects that, or give their "
+            f"own, box=wm.Box({low}, {high}), with eps in its units."
+        )
 
     @property
     def _order(self) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from widemargin.data.checks import check_known_labels, check_labels
 from widemargin.data.coerce import as_labels, as_points, no_labels
 from widemargin.parts import part
 from widemargin.perturb.attack import Perturbation, Perturbed
@@ -20,10 +22,10 @@ from widemargin.perturb.categories import CategoryChanges, WithCategoryChanges
 from widemargin.perturb.objectives import Objective, Pair, perturbed_entropy, perturbed_log_entropy
 from widemargin.perturb.search import InTrainMode, Search, Unperturbed
 from widemargin.rng import Rng
-from widemargin.shapes import Labels, PerSample, Points
+from widemargin.shapes import Labels, MemberLogits, PerSample, Points
 from widemargin.uncertainty.drawn import Drawn, fresh_draws
-from widemargin.uncertainty.network import Network
-from widemargin.uncertainty.wrap import as_network
+from widemargin.uncertainty.network import Network, check_lets_gradients_through
+from widemargin.uncertainty.wrap import as_network, device_of, dtype_of
 
 PerNetwork = Float[Tensor, "networks rows"]
 """How far the search went for each sample; every replica weighs its samples only."""
@@ -116,11 +118,13 @@ class Method:
         """The number to descend, a mean over the batch with its gradient, for any training loop.
 
         The search moves the points in eval mode and leaves no gradients; the loss is then that of the model in the mode
-        in which it is.  Labels may be left out where the method needs none.  Without an `rng`, chance follows
-        torch.manual_seed, as dropout's does, and goes on from call to call; so does a given generator.
+        in which it is.  Inputs are brought to the model's device and precision.  Labels may be left out where the
+        method needs none.  Without an `rng`, chance follows torch.manual_seed, as dropout's does, and goes on from call
+        to call; so does a given generator.
         """
-        network, points = as_network(model), as_points(inputs)
-        known = no_labels(points) if labels is None else as_labels(labels, len(points))
+        network = as_network(model)
+        points = as_points(inputs).to(device_of(network), dtype_of(network))
+        known = no_labels(points) if labels is None else as_labels(labels, len(points)).to(points.device)
         if labels is None and not self.takes_unlabelled:
             raise ValueError(
                 f"this method needs labels, since it descends {self.criterion}: give them, or take one that needs "
@@ -129,7 +133,10 @@ class Method:
         rng = rng if isinstance(rng, Rng) else _next(rng, points.device)
         with _fresh_members(network, rng):
             moved = self.perturb(network, points, known, rng)
-        return self.loss_at(network, points, known, moved)
+        loss = self._loss_at(network, points, known, moved, None, self._checked)
+        if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in network.parameters()):
+            check_lets_gradients_through(loss, "weights")
+        return loss
 
     def loss_at(
         self, network: Network, inputs: Points, labels: Labels, moved: Perturbed, weights: PerSample | None = None
@@ -139,12 +146,29 @@ class Method:
 
         The weights are those of this batch; if it is part of a larger one, give those that it has there.
         """
+        return self._loss_at(network, inputs, labels, moved, weights, lambda logits, labels: logits)
+
+    def _loss_at(
+        self,
+        network: Network,
+        inputs: Points,
+        labels: Labels,
+        moved: Perturbed,
+        weights: PerSample | None,
+        checked: Callable[[MemberLogits, Labels], MemberLogits],
+    ) -> Tensor:
         encoded = network.encode(inputs)
-        clean = cache(lambda: network.logits(encoded))
-        perturbed = cache(lambda: network.logits(encoded + moved.delta))
+        clean = cache(lambda: checked(network.logits(encoded), labels))
+        perturbed = cache(lambda: checked(network.logits(encoded + moved.delta), labels))
         values = self.criterion(Pair(labels, clean, perturbed))
         weights = self.weights(moved.distance, network.replicas) if weights is None else weights
         return (self._of_classes(labels, weights) * values).sum() + network.penalty()
+
+    def _checked(self, logits: MemberLogits, labels: Labels) -> MemberLogits:
+        """Our own loop looks at all labels once, and anyone else's at those of each batch."""
+        check = check_known_labels if self.criterion.takes_unlabelled else check_labels
+        check(labels, logits.shape[1], classes=logits.shape[-1])
+        return logits
 
     def _of_classes(self, labels: Labels, weights: PerSample) -> PerSample:
         """Rows without a label count as they are."""

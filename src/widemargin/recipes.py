@@ -16,7 +16,7 @@ from widemargin.perturb.ascent import (
     Steepest,
     Uniform,
 )
-from widemargin.perturb.balls import Ball
+from widemargin.perturb.balls import Ball, radius_of
 from widemargin.perturb.boundary_distance import WithBoundaryDistance, projection
 from widemargin.perturb.objectives import (
     Objective,
@@ -49,7 +49,7 @@ def max_entropy(weight: float) -> Method:
 
 def fgsm(ball: Ball) -> Method:
     """eq. (FGSM): one step of the loss to the edge of the ball (Goodfellow et al. 2015)."""
-    return Method(pgd_search(ball, ball.radius, 1), perturbed_loss)
+    return Method(pgd_search(ball, radius_of(ball), 1), perturbed_loss)
 
 
 def r_fgsm(ball: Ball, alpha: float) -> Method:
@@ -104,7 +104,7 @@ def udpr(ball: Ball, alpha: float, steps: int, weight: float, measure: Objective
 
 def udp_single_step(ball: Ball, measure: Objective = perturbed_log_entropy) -> Method:
     """App. E.2: one step of the uncertainty to the edge of the ball, against catastrophic overfitting."""
-    return Method(_uncertain(ball, ball.radius, 1, measure), perturbed_loss)
+    return Method(_uncertain(ball, radius_of(ball), 1, measure), perturbed_loss)
 
 
 def udp_trades(
@@ -134,7 +134,7 @@ def udp_near(ball: Ball, alpha: float, steps: int, scale: float, measure: Object
 def udp_projected(ball: Ball, steps: int = 4) -> Method:
     """Ours: the same with nothing to tune.  A few projection steps to the boundary, a random fraction of the path (the
     theorem's setting, UDP-x), and weights in units of the nearest points' distance."""
-    ascent = Ascent(Fixed(steps), ProjectToBoundary(ball.radius), fraction=RandomFraction(0.0, 1.0))
+    ascent = Ascent(Fixed(steps), ProjectToBoundary(radius_of(ball)), fraction=RandomFraction(0.0, 1.0))
     return Method(Search(-perturbed_gap, ball, ascent), perturbed_loss, SelfScaledBoundaryWeights())
 
 
@@ -149,7 +149,7 @@ def udp_consistency(
 def vat(ball: Ball, weight: float) -> Method:
     """The same criterion at virtual adversarial points (Miyato et al. 2018): one step of the divergence to the edge of
     the ball, from a small random nudge; their single power iteration if the ball is L2."""
-    search = Search(divergence, ball, Ascent(Fixed(1), Steepest(ball.radius), Gaussian()))
+    search = Search(divergence, ball, Ascent(Fixed(1), Steepest(radius_of(ball)), Gaussian()))
     return Method(search, labelled_loss + weight * consistency)
 
 

@@ -9,6 +9,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from widemargin.measure.separation import auto_radius
 from widemargin.method import Method, with_category_changes
 from widemargin.networks.mlp import MLPSpec
 from widemargin.networks.spectral import ResidualMLPSpec
-from widemargin.perturb.balls import OPEN, Ball, Box, Norm, norms
+from widemargin.perturb.balls import OPEN, Ball, Box, norm_named
 from widemargin.perturb.categories import CategoryChanges
 from widemargin.rng import Rng
 from widemargin.training.loop import Training, continue_training
@@ -188,7 +189,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         predicted = api.predict(self._network(), points).classes
         # All classes are named, so that a class that is never predicted is one to move to.
         dataset = Dataset(points, predicted, tuple(range(len(self.classes_))))
-        chosen, changes = _norm(self.norm_ if norm is None else norm), self._changes()
+        chosen, changes = norm_named(self.norm_ if norm is None else norm), self._changes()
         if changes is None:
             nearest = distances(self._network(), dataset, chosen, self._box())
         else:
@@ -234,7 +235,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         dataset = Dataset(points, known, tuple(range(len(self.classes_))))
         self.n_samples_fit_ = len(dataset)
         self.eps_, self.norm_ = self._radius(dataset), self.norm
-        method = with_category_changes(self._recipe(_norm(self.norm)(self.eps_, self._box())), self._changes())
+        method = with_category_changes(self._recipe(norm_named(self.norm)(self.eps_, self._box())), self._changes())
         if self.batch_size is not None and not self.batch_size >= 1:
             raise ValueError(f"batch_size must be at least 1, or None, got {self.batch_size!r}")
         batch = min(len(dataset), min(256, max(16, len(dataset) // 40)) if self.batch_size is None else self.batch_size)
@@ -305,7 +306,7 @@ class WideMarginClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             free = [place for place in range(self.n_features_in_) if place not in self._box().fixed]
             numbers = dataset if not self._groups_ else Dataset(dataset.points[:, free], dataset.labels, dataset.names)
             return auto_radius(self.method, numbers, self.norm)
-        if self.eps is None or isinstance(self.eps, str) or not 0 <= self.eps < math.inf:
+        if not isinstance(self.eps, Real) or not 0 <= self.eps < math.inf:
             raise ValueError(f"eps must be a number of at least 0, or 'auto', got {self.eps!r}")
         return float(self.eps)
 
@@ -387,13 +388,6 @@ def _offered() -> list[str]:
         and not name.startswith("_")
         and set(inspect.signature(value).parameters) <= set(_KNOWN)
     ]
-
-
-def _norm(name: str) -> Norm:
-    known = norms()
-    if name not in known:
-        raise ValueError(f"norm must be one of {', '.join(known)}, got {name!r}")
-    return known[name]
 
 
 def _merit(prediction: Prediction, labels: torch.Tensor) -> tuple[float, float]:

@@ -63,8 +63,8 @@ class CorridorSweep:
                 name,
                 f"{radius}",
                 f"{min(errors[name, radius])} to {max(errors[name, radius])}",
-                mean_std([m.worst for m in results[name, radius]]),
-                mean_std([m.mean for m in results[name, radius]]),
+                mean_std([m.worst_fraction for m in results[name, radius]]),
+                mean_std([m.mean_fraction for m in results[name, radius]]),
             )
             for name, radius in results
         ]

@@ -186,8 +186,9 @@ class TwoDistancesStudy:
             ("method", "errors at rest", "worst", "mean", "flips per grid point", f"area, {OFTEN}+ late flips",
              "errors"),
             tuple(
-                (name, " ".join(str(m.errors) for m in at_rest[name]), mean_std([m.worst for m in at_rest[name]]),
-                 mean_std([m.mean for m in at_rest[name]]), mean_std(flips[name]["flips"], 1),
+                (name, " ".join(str(m.errors) for m in at_rest[name]),
+                 mean_std([m.worst_fraction for m in at_rest[name]]),
+                 mean_std([m.mean_fraction for m in at_rest[name]]), mean_std(flips[name]["flips"], 1),
                  mean_std(flips[name]["often"]), " ".join(str(e) for e in flips[name]["errors"]))
                 for name in METHODS
             ),

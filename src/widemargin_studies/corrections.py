@@ -220,7 +220,7 @@ class Corrections:
         for data, pairs in self.points.items():
             for compared in pairs:
                 ours, theirs = (
-                    [plane.measured(group, store).worst for group in self.plane_runs(data, method)]
+                    [plane.measured(group, store).worst_fraction for group in self.plane_runs(data, method)]
                     for method in (compared.ours, compared.theirs)
                 )
                 results.append(Change(TITLES[data], compared.name, "worst margin", "of the best", ours, theirs))

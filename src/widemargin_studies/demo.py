@@ -82,7 +82,7 @@ STUDY = Demonstration()
 def widest(measured: fig3.Results) -> str:
     """Which method came first in the tables that follow: it need not be the one that we would take."""
     means = {
-        fig3.TITLES[data]: {name: fmean(margins.worst for margins in group) for name, group in by_name.items()}
+        fig3.TITLES[data]: {name: fmean(margins.worst_fraction for margins in group) for name, group in by_name.items()}
         for data, by_name in measured.items()
     }
     first = [

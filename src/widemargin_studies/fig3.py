@@ -164,9 +164,9 @@ def margin_table(
         (
             name,
             mean_std([100 * m.accuracy for m in group], 1),
-            mean_std([m.worst for m in group]),
-            mean_std([m.median for m in group]),
-            mean_std([m.mean for m in group]),
+            mean_std([m.worst_fraction for m in group]),
+            mean_std([m.median_fraction for m in group]),
+            mean_std([m.mean_fraction for m in group]),
         )
         for name, group in results.items()
     ]
@@ -247,7 +247,7 @@ def _close(where: str, name: str, results: Mapping[str, Sequence[Margins]]) -> V
 
 
 def _worst(results: Sequence[Margins]) -> Estimate:
-    return mean_of([m.worst for m in results])
+    return mean_of([m.worst_fraction for m in results])
 
 
 def _below(value: Estimate) -> Outcome:

@@ -140,7 +140,7 @@ class NearPoints:
             "Worst margin as a share of the best possible",
             ("method", *self.sets),
             tuple(
-                (method, *(mean_std([m.worst for m in results[name, method]]) for name in self.sets))
+                (method, *(mean_std([m.worst_fraction for m in results[name, method]]) for name in self.sets))
                 for method in order
             ),
             f"Mean ± std over {len(self.seeds)} fresh seeds. All rows but the last use one setting for all sets.",
@@ -152,7 +152,7 @@ class NearPoints:
                 (method, *(str(sum(m.errors for m in results[name, method])) for name in self.sets)) for method in order
             ),
         )
-        worsts = {cell: np.array([m.worst for m in group]) for cell, group in results.items()}
+        worsts = {cell: np.array([m.worst_fraction for m in group]) for cell, group in results.items()}
         return Report(
             self.TITLE,
             "UDP's boundary settles where crowds of points balance. Weighing each point by how near the boundary it "

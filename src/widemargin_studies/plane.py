@@ -135,7 +135,12 @@ def _train_group(
     network, losses = trained(runs, on_progress)
     for run, single in zip(runs, network.split(), strict=True):
         measured = grids.margins(single, cloud)
-        numbers = {"errors": measured.errors, "worst": measured.worst, "median": measured.median, "mean": measured.mean}
+        numbers = {
+            "errors": measured.errors,
+            "worst": measured.worst_fraction,
+            "median": measured.median_fraction,
+            "mean": measured.mean_fraction,
+        }
         arrays = {
             "margin": measured.margin,
             "best": measured.best,

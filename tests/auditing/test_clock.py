@@ -6,7 +6,21 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin.auditing.clock import Clock, Stopwatch, TimeIsUp
+from widemargin.auditing.clock import Clock, Stopwatch, TimeIsUp, seconds_of
+
+
+def test_a_budget_is_seconds_or_a_time() -> None:
+    assert [seconds_of(budget) for budget in (None, 90, 1.5, "90", "90s", "1.5m", ".5h")] == [
+        None,
+        90,
+        1.5,
+        90,
+        90,
+        90,
+        1800,
+    ]
+    with pytest.raises(ValueError, match='seconds or a time such as "90s", "10m" or "2h", got '):
+        seconds_of("ten minutes")
 
 
 def test_what_is_left_is_a_share_of_the_budget() -> None:

@@ -346,3 +346,22 @@ def test_what_is_known_beforehand_saves_attacks_and_changes_nothing() -> None:
     assert told.point_attacks < plain.point_attacks
     with pytest.raises(ValueError, match="known_above must have one radius for each of 40 points, got 3"):
         robustness(network, cloud, BALLS, attacks, known_above=torch.ones(3))
+
+
+@dataclass(frozen=True)
+class OutOfBox:
+    """The first feature below, the second above what the box allows."""
+
+    name: str = "out of box"
+
+    def __call__(self, model: Network, inputs: Tensor, labels: Tensor, rng: AnyRng) -> Perturbed:
+        return perturbed(Linf(1.0), inputs, inputs + torch.tensor([-0.6, 0.6]))
+
+
+def test_a_place_out_of_the_box_breaks_nothing() -> None:
+    layer = nn.Linear(2, 2, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(2))
+    network, cloud = Single(at_input(layer)), Dataset(torch.tensor([[0.8, 0.5]]), torch.tensor([0]), (0, 1))
+    assert robustness(network, cloud, [Linf(0.7)], lambda ball: (OutOfBox(),)).accuracy[0].count == 1
+    assert robustness(network, cloud, [Linf(0.7, OPEN)], lambda ball: (OutOfBox(),)).accuracy[0].count == 0

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from widemargin import Dataset, Single, at_input
 from widemargin.measure.boundary import Window
-from widemargin.measure.margin import margins
+from widemargin.measure.margin import Margins, margins
 from widemargin.rng import Rng
 from widemargin.uncertainty.network import Network
 
@@ -103,6 +103,25 @@ def test_without_a_boundary_margins_are_infinite_and_errors_still_count(winner: 
     measured = margins(network, cloud, resolution=21)
     assert measured.margin.tolist() == [sign * math.inf for sign in signs]
     assert (measured.errors, measured.accuracy) == (1, 0.5)
+    assert (measured.min, measured.median, measured.mean) == (-math.inf, -math.inf, -math.inf)
+    assert (measured.worst_fraction, measured.mean_fraction) == (-math.inf, -math.inf)
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_points_of_two_classes_coincide_all_that_is_possible_is_no_margin() -> None:
+    measured = Margins(np.array([0.0, 0.3, 0.4]), np.array([0.0, 0.0, 0.8]), exact=False)
+    assert measured.fraction.tolist() == [0, 1, 0.5]
+    assert (measured.worst_fraction, measured.median_fraction, measured.mean_fraction) == (0, 0.5, 0.5)
+    assert (measured.min, measured.median) == (0, 0.3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_of_one_class_there_are_distances_and_no_fractions() -> None:
+    measured = Margins(np.array([0.1, math.inf, 0.4]), np.full(3, math.inf), exact=False)
+    assert (measured.min, measured.median, measured.mean) == (0.1, 0.4, math.inf)
+    for name in ("fraction", "worst_fraction", "median_fraction", "mean_fraction"):
+        with pytest.raises(ValueError, match=r"need points of at least 2, got 1; take min, median and mean"):
+            getattr(measured, name)
 
 
 def test_summaries_are_shares_of_the_best_margins() -> None:
@@ -111,9 +130,10 @@ def test_summaries_are_shares_of_the_best_margins() -> None:
     measured = margins(linear([[0.0, 0.0], [1.0, 0.0]], [0.0, 0.5]), cloud, resolution=51)
     np.testing.assert_allclose(measured.margin, [0.5, 2.5, 1.5, 2.5], atol=1e-6)
     np.testing.assert_allclose(measured.fraction, [0.5, 1.0, 1.0, 1.0], atol=1e-6)
-    assert measured.worst == pytest.approx(0.5)
-    assert measured.median == pytest.approx(1.0)
-    assert measured.mean == pytest.approx(3.5 / 4)
+    assert measured.worst_fraction == pytest.approx(0.5)
+    assert measured.median_fraction == pytest.approx(1.0)
+    assert measured.mean_fraction == pytest.approx(3.5 / 4)
+    assert (measured.min, measured.median, measured.mean) == pytest.approx((0.5, 1.5, 1.75))
     assert measured.accuracy == 1
 
 

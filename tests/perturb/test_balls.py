@@ -1,5 +1,6 @@
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -255,3 +256,12 @@ def test_the_starts_of_an_attack_are_drawn_as_ever() -> None:
 def test_the_largest_l2_length_in_the_unit_ball_is_exact(features: int) -> None:
     like = torch.zeros(2, features)
     assert [norm(1.0).l2_reach(like) for norm in NORMS] == [features**0.5, 1.0, 1.0]
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("box", [(0, 1), None, "open"])
+def test_a_box_is_a_box(box: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"^Linf.box must be a Box, got .*: give .*wm.Box\(0, 1\), or wm.OPEN for none$"
+    ):
+        Linf(0.1, box)

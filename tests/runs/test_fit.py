@@ -70,6 +70,19 @@ def test_fit_trains_a_module_in_place_wherever_it_is_cut() -> None:
     assert not torch.equal(module[0].weight, before)
 
 
+def test_another_fit_in_the_folder_is_told_what_differs(tmp_path: Path) -> None:
+    points, labels = torch.rand(8, 2), torch.arange(8) % 2
+    torch.manual_seed(0)
+    first, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    fit(first, (points, labels), standard(), SHORT, out=tmp_path / "a")
+    with pytest.raises(ValueError, match=r"began with other initial weights: .*torch.manual_seed\(0\)") as refused:
+        fit(other, (points, labels), standard(), SHORT, out=tmp_path / "a")
+    assert "resume" not in str(refused.value)
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match=r"one with other arguments \(seed, data\): choose another folder, out="):
+        fit(torch.nn.Linear(2, 2), (2 * points, labels), standard(), SHORT, seed=1, out=tmp_path / "a")
+
+
 def test_fit_goes_on_in_its_folder(tmp_path: Path) -> None:
     def run(updates: int) -> Outcome:
         return fit(net(), LMS5(count=60), standard(), SHORT, out=tmp_path / str(updates))

@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -54,3 +55,37 @@ def test_sgd_is_nesterov_with_weight_decay() -> None:
 def test_the_repr_of_a_plan_is_the_code_that_makes_it() -> None:
     plan = Plan(Updates(7), Adam(0.1), average=EMA(0.9), mixed=True)
     assert eval(repr(plan), vars(widemargin.training.plan)) == plan
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: Plan(5, 0.01, 20),
+            r"^Plan.length must be epochs or updates, got 5: give wm.Epochs\(5\) or wm.Updates",
+        ),
+        (lambda: Plan(Epochs, Adam(0.01)), r"got the class .*Epochs: give wm.Epochs\(20\)"),
+        (lambda: Plan(Epochs(5), 0.02, 20), r"^Plan.descent must be .* got 0.02: give wm.Adam\(0.02\)"),
+        (lambda: Plan(Epochs(5), torch.optim.Adam, 20), r"got the class torch.optim.adam.Adam: give wm.Adam\(0.01\)"),
+        (
+            lambda: Plan(Epochs(5), torch.optim.SGD([torch.zeros(1)], lr=0.3)),
+            r"got an optimizer, torch's SGD: give wm.Adam\(0.3\)",
+        ),
+        (lambda: Plan(Epochs(5), Adam, 20), r"got the class .*Adam: give wm.Adam\(0.01\)"),
+        (
+            lambda: Plan(Epochs(5), Adam(0.01), 0),
+            "^Plan.batch must be a whole number of at least 1, or None for all, got 0",
+        ),
+        (lambda: Plan(Epochs(5), Adam(0.01), 2.5), "^Plan.batch must be a whole number"),
+        (
+            lambda: Adam(0.01, "cosine"),
+            r"^Adam.schedule must be a schedule, got 'cosine': give one such as wm.Cosine\(\)$",
+        ),
+        (lambda: SGD(0.01, Cosine), r"^SGD.schedule must be a schedule, got the class Cosine: .* wm.Cosine\(\)$"),
+        (lambda: Adam("0.01"), r"^Adam.lr must be in \(0, inf\), got 0.01"),
+    ],
+)
+def test_wrong_guesses_get_the_right_call(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

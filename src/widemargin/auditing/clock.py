@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,16 @@ from widemargin.files import read_json, write_json
 
 OVERRUN = 1.1
 """So many times a budget, whatever is under way is given up."""
+
+
+def seconds_of(budget: float | str | None) -> float | None:
+    """Of a number, or of a time as the command line takes it."""
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)([smh]?)", budget) if isinstance(budget, str) else None
+    if parts is not None:
+        return float(parts[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[parts[2]]
+    if budget is not None and not isinstance(budget, int | float):
+        raise ValueError(f'budget must be seconds or a time such as "90s", "10m" or "2h", got {budget!r}')
+    return budget
 
 
 class TimeIsUp(BaseException):

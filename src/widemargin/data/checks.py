@@ -15,7 +15,10 @@ def check_points(points: Tensor) -> None:
     if not points.is_floating_point():
         raise ValueError(f"points must be floating-point numbers, got {points.dtype}: call points.float()")
     if points.ndim < 2 or len(points) == 0:
-        raise ValueError(f"points must have shape [batch, features...] and at least one row, got {list(points.shape)}")
+        advice = ": add a batch axis, x[None]" if points.ndim == 1 and len(points) else ""
+        raise ValueError(
+            f"points must have shape [batch, features...] and at least one row, got {list(points.shape)}{advice}"
+        )
     check_features(points)
     finite = points.isfinite()
     if not finite.all():
@@ -41,7 +44,15 @@ def check_labels(labels: Tensor, rows: int, classes: int) -> None:
         raise ValueError(f"labels must have shape [{rows}], one for every point, got {list(labels.shape)}")
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
-        raise ValueError(f"labels must be in 0..{classes - 1} for {classes} classes, got {low}..{high}")
+        raise ValueError(
+            f"labels must be in 0..{classes - 1} for {classes} classes, got {low}..{high}{signs_advice(labels)}"
+        )
+
+
+def signs_advice(labels: Tensor) -> str:
+    """For classes -1 and 1, in which the former would be no label."""
+    signs = labels.unique().tolist() == [-1, 1]
+    return ": if these are two classes, -1 and 1, map them to 0 and 1, (y + 1) // 2" if signs else ""
 
 
 def check_known_labels(labels: Tensor, rows: int, classes: int) -> None:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from widemargin.data.checks import signs_advice
 from widemargin.data.dataset import Examples
 from widemargin.uncertainty.network import Network, in_eval_mode
 from widemargin.uncertainty.predictive import is_correct
@@ -39,7 +40,8 @@ def fraction(flags: Mask) -> float:
 def iter_batches(examples: Examples, batch_size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Row numbers, inputs and labels, in order and in bounded memory."""
     if examples.has_unlabelled:
-        raise ValueError("to measure, every row must have a label, got some without (-1): take dataset.labelled()")
+        advice = signs_advice(examples.labels) or ": take dataset.labelled()"
+        raise ValueError(f"to measure, every row must have a label, got some without (-1){advice}")
     for rows in torch.arange(len(examples)).split(batch_size):
         inputs, labels = examples[rows]
         yield rows, inputs, labels

@@ -13,8 +13,9 @@ from widemargin.data.dataset import Examples, row_numbers
 from widemargin.fast.accelerate import accelerated
 from widemargin.measure.accuracy import BATCH_SIZE, fraction
 from widemargin.measure.eot import Draws, eot
-from widemargin.perturb.attack import Attack
+from widemargin.perturb.attack import Attack, Within
 from widemargin.perturb.balls import Ball
+from widemargin.perturb.categories import FromChangedCategories
 from widemargin.perturb.frozen import frozen
 from widemargin.perturb.suites import standard
 from widemargin.rng import RowRng
@@ -84,7 +85,8 @@ def autoattack(
     """All attacks in turn (by default the standard's, for as many classes as the network has) on all examples.
 
     Inputs are attacked, also of a network that is cut elsewhere.  What is drawn for an example follows from the seed
-    and its row in the whole data, also of a selection.  `rows` selects examples: all by default.
+    and its row in the whole data, also of a selection.  `rows` selects examples: all by default.  A place outside of
+    the ball or the box breaks nothing, whoever found it.
 
     If answers are drawn, attacks climb the mean of a few draws and the mean of many others decides: see `eot`.
     """
@@ -115,9 +117,17 @@ def autoattack_batches(
         ball.box.check(inputs)
         with frozen(judges.network):
             classes = _classes(judges.network, inputs)
-            made = judges.within(standard(ball, classes, rows_at_once) if attacks is None else attacks, ball)
+            chosen_attacks = standard(ball, classes, rows_at_once) if attacks is None else attacks
+            made = judges.within([_within(attack, ball) for attack in chosen_attacks], ball)
             rng = RowRng(seed, row_numbers(examples, batch).to(inputs.device))
             yield replace(_attacked(judges.network, quick, made, inputs, labels, rng, batch), draws=judges.draws)
+
+
+def _within(attack: Attack, ball: Ball) -> Attack:
+    """If categories may change, the ball is around what a row becomes."""
+    if isinstance(attack, FromChangedCategories):
+        return replace(attack, attack=_within(attack.attack, ball))
+    return Within(attack, ball)
 
 
 def _classes(network: Network, inputs: Points) -> int:

@@ -262,8 +262,9 @@ def _distances_within(
         made[left.cpu()] += 1
         with torch.no_grad():
             across = wrong(model(moved), labels[left])
-        # An attack that left its ball has found nothing in it.
+        # An attack that left its ball or the box has found nothing in it.
         across &= ball.norm(moved - inputs[left]) <= ball.radius * (1 + _ROUNDING)
+        across &= ball.box.contains(moved, inputs[left])
         places[left[across]], standing[left[across]] = moved[across], False
         by[left[across].cpu()] = number
     distance = torch.full((len(inputs),), math.inf, dtype=torch.float64)

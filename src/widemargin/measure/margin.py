@@ -19,11 +19,15 @@ _LOCAL = 17
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """Distances to the boundary: 0 or less for misclassified points, infinite where no boundary was found."""
+    """Distances to the boundary: 0 or less for misclassified points, infinite where no boundary was found.
+
+    `min`, `median` and `mean` are distances, `worst_fraction`, `median_fraction` and `mean_fraction` shares of the best
+    possible margins.
+    """
 
     margin: Array
     best: Array
-    """Half the distance to the nearest point of another class."""
+    """Half the distance to the nearest point of another class; infinite if there is none."""
     exact: bool = True
     """Measured in the plane, with a sign; else upper bounds, the nearest places that attacks found, 0 where wrong."""
     places: NDArray[Any] | None = None
@@ -41,22 +45,51 @@ class Margins:
         return 1 - self.errors / len(self.margin)
 
     @property
-    def fraction(self) -> Array:
-        """The margin of each point relative to its best possible one, at most 1."""
-        return np.minimum(self.margin / self.best, 1.0)
-
-    @property
-    def worst(self) -> float:
-        """The smallest margin relative to the largest smallest margin possible."""
-        return float(self.margin.min() / self.best.min())
-
-    @property
-    def median(self) -> float:
-        return float(np.median(self.fraction))
+    def min(self) -> float:
+        return float(self.margin.min())
 
     @property
     def mean(self) -> float:
+        """Over all points: infinite as soon as one is, and -inf if a misclassified one is among them."""
+        return float(self.margin.mean()) if self.min > -np.inf else -np.inf
+
+    @property
+    def median(self) -> float:
+        """The margin of one of the points, so that infinite ones do no harm."""
+        return float(np.quantile(self.margin, 0.5, method="inverted_cdf"))
+
+    @property
+    def fraction(self) -> Array:
+        """The margin of each point relative to its best possible one, at most 1.
+
+        Where that is 0, since a point of another class coincides: 1 for a margin above 0, and 0 for none.
+        """
+        self._check_best()
+        fraction = (self.margin > 0).astype(float)
+        np.divide(self.margin, self.best, out=fraction, where=self.best > 0)
+        return np.asarray(np.minimum(fraction, 1.0))
+
+    @property
+    def worst_fraction(self) -> float:
+        """The smallest margin relative to the largest smallest margin possible; as in `fraction` where that is 0."""
+        self._check_best()
+        best = float(self.best.min())
+        return self.min / best if best > 0 else float(self.min > 0)
+
+    @property
+    def median_fraction(self) -> float:
+        return float(np.median(self.fraction))
+
+    @property
+    def mean_fraction(self) -> float:
         return float(self.fraction.mean())
+
+    def _check_best(self) -> None:
+        if np.isinf(self.best).any():
+            raise ValueError(
+                "the best possible margin is known between classes: fractions of it need points of at least 2, got 1; "
+                "take min, median and mean, which are distances"
+            )
 
 
 def margins(network: Network, dataset: Dataset, resolution: int = 301, refinements: int = 3, p: float = 2.0) -> Margins:

@@ -58,7 +58,9 @@ def robust(
     Inputs are attacked, also of a network that is cut elsewhere.  What is drawn for an example follows from the seed,
     the restart and its number, so the answer does not depend on how many `rows` are computed at once.
     """
-    _check_attack(attack.walk if isinstance(attack, WithCategoryChanges) else attack, restarts)
+    search = attack.walk if isinstance(attack, WithCategoryChanges) else attack
+    check_climbs_loss(search)
+    _check_restarts(search, restarts)
     whole = InputSpace(network)
     batches = []
     with frozen(network):
@@ -85,7 +87,7 @@ def robust_accuracy(
     return fraction(robust(network, examples, attack, seed, restarts))
 
 
-def _check_attack(attack: Search, restarts: int) -> None:
+def check_climbs_loss(attack: Search) -> None:
     weak = {term for objective in _NO_ATTACK for _, term in objective.terms}
     climbed = [term for _, term in attack.objective.terms if term not in weak]
     if not climbed:
@@ -93,6 +95,9 @@ def _check_attack(attack: Search, restarts: int) -> None:
             f"robust accuracy must be measured by a search that climbs the loss, got one that climbs "
             f"{attack.objective}: uncertainty is highest at the boundary, so such a search stops there by design"
         )
+
+
+def _check_restarts(attack: Search, restarts: int) -> None:
     if restarts < 1:
         raise ValueError(f"restarts must be a whole number of at least 1, got {restarts}")
     if restarts > 1 and attack.ascent.start.at_center:

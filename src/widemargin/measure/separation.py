@@ -15,6 +15,7 @@ from torch import Tensor
 from widemargin.data.dataset import Dataset
 from widemargin.data.splits import stratified
 from widemargin.measure.neighbors import NEAREST
+from widemargin.perturb.balls import Norm, norm_named
 from widemargin.rng import Rng
 
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
@@ -93,14 +94,15 @@ class Separation:
 
 def separation(
     dataset: Dataset,
-    norm: str = "l2",
+    norm: str | float | Norm = "l2",
     rows: int | None = None,
     seed: int = 0,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Separation:
     """Exact, in blocks.  `rows` measures so many examples, drawn class by class, against all; beyond a million examples
     that is the default, with 10,000."""
-    if norm not in NEAREST:
+    name = norm_named(norm).__name__.lower()
+    if name not in NEAREST:
         raise ValueError(f"norm must be one of {', '.join(NEAREST)}, got {norm!r}")
     if rows is not None and rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows}")
@@ -115,9 +117,9 @@ def separation(
     asked, place = number[drawn].unique(return_inverse=True)
     distinct = dataset if len(first) == len(dataset) else dataset.take(first)
     batch_size = max(1, min(256, _CELLS // len(distinct)))
-    nearest = NEAREST[norm](distinct, batch_size, lambda done: on_progress(done * measured // len(asked)), asked)
+    nearest = NEAREST[name](distinct, batch_size, lambda done: on_progress(done * measured // len(asked)), asked)
     neighbors, distances = first[nearest.row][place], nearest.distance[place]
-    return Separation(norm, len(dataset), drawn.numpy(), neighbors.numpy(), distances.numpy())
+    return Separation(name, len(dataset), drawn.numpy(), neighbors.numpy(), distances.numpy())
 
 
 def _distinct(dataset: Dataset) -> tuple[Tensor, Tensor]:

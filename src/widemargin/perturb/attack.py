@@ -11,6 +11,7 @@ from torch import Tensor
 
 from widemargin.perturb.balls import Ball
 from widemargin.perturb.frozen import frozen
+from widemargin.perturb.rows import per_row
 from widemargin.rng import AnyRng
 from widemargin.shapes import Encoded, Labels, PerSample, Points
 from widemargin.uncertainty.input_space import InputSpace
@@ -52,6 +53,23 @@ def perturbed(ball: Ball, inputs: Points, points: Points) -> Perturbed:
     """What an attack returns that looked for points."""
     delta = points - inputs
     return Perturbed(points, delta, ball.norm(delta))
+
+
+@dataclass(frozen=True)
+class Within:
+    """An attack of which only what it finds in the ball counts: a point that it takes elsewhere stays where it was."""
+
+    attack: Attack
+    ball: Ball
+
+    @property
+    def name(self) -> str:
+        return self.attack.name
+
+    def __call__(self, model: Network, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
+        points = self.attack(model, inputs, labels, rng).points.detach()
+        inside = self.ball.contains(points, inputs)
+        return perturbed(self.ball, inputs, torch.where(per_row(inside, inputs), points, inputs))
 
 
 @dataclass(frozen=True)

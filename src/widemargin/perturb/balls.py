@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -19,6 +21,8 @@ from widemargin.shapes import Encoded, PerSample
 Bound = float | tuple[float, ...]
 # A step to a plane meets the box at most so many times before it is given up.
 _ROUNDS_TO_PLANE = 20
+# By rounding a place may be measured so far outside of the box, and by such a share of the radius outside of the ball.
+_OUT_OF_BOX, _OUT_OF_BALL = 1e-6, 1e-4
 
 
 @part
@@ -104,9 +108,18 @@ class Box:
                 "(OPEN for none)"
             )
 
+    def contains(self, points: Encoded, center: Encoded) -> Bool[Tensor, " B"]:
+        """Whether each point lies in the box, up to rounding, its fixed features as the centre has them."""
+        if self.is_open:
+            return torch.ones(len(points), dtype=torch.bool, device=points.device)
+        slack = _OUT_OF_BOX + _roundings(points, center)
+        down, up = self.room(points)
+        held = points - center - self.free(points - center)
+        return ((down <= slack) & (-up <= slack) & (held.abs() <= slack)).flatten(1).all(1)
+
     def _outside(self, points: Tensor) -> tuple[tuple[Tensor, float], tuple[Tensor, float]]:
         down, up = self.room(points)
-        return (down, 1e-6), (-up, 1e-6)
+        return (down, _OUT_OF_BOX), (-up, _OUT_OF_BOX)
 
     def _like(self, bound: Bound, center: Tensor) -> Tensor:
         values = torch.as_tensor(bound, dtype=center.dtype, device=center.device)
@@ -145,6 +158,7 @@ class Ball(ABC):
         check_python_number(name, self.radius)
         if not 0 <= self.radius < math.inf:
             raise ValueError(f"{name} must be in [0, inf), got {self.radius}")
+        check_is_box(f"{type(self).__name__}.box", self.box)
 
     @property
     def name(self) -> str:
@@ -169,6 +183,11 @@ class Ball(ABC):
     @abstractmethod
     def sample(self, center: Encoded, rng: Rng) -> Encoded:
         """Uniform in the ball, then clamped to the box."""
+
+    def contains(self, points: Encoded, center: Encoded) -> Bool[Tensor, " B"]:
+        """Whether each point lies in the ball around its centre and in the box, up to rounding."""
+        slack = _OUT_OF_BALL * self.radius + self.norm(_roundings(points, center))
+        return (self.norm(points - center) <= self.radius + slack) & self.box.contains(points, center)
 
     def to_plane(self, gradient: Encoded, needed: PerSample, center: Encoded) -> Encoded:
         """The shortest step in the box along which a linear function with this gradient climbs by `needed`.
@@ -342,6 +361,43 @@ def norms() -> dict[str, Norm]:
     return {kind.__name__.lower(): kind for kind in Ball.__subclasses__()}
 
 
+def norm_named(norm: object) -> Norm:
+    """A norm as people write it: "linf", "l_inf", "inf" and infinity are one, and so are "l2", "L2" and 2."""
+    known = norms()
+    if isinstance(norm, type) and issubclass(norm, Ball):
+        return norm
+    word = f"{norm:g}" if isinstance(norm, int | float) else norm.lower() if isinstance(norm, str) else ""
+    for name in (word, f"l{re.sub('^l[_-]?', '', word)}"):
+        if name in known:
+            return known[name]
+    raise ValueError(f"norm must be one of {', '.join(known)}, got {norm!r}")
+
+
+def check_is_ball(ball: object) -> None:
+    """The wrong guesses about what a ball is, each with the right call."""
+    name = getattr(ball, "__name__", "")
+    if isinstance(ball, type):
+        raise ValueError(f"the ball must have a radius, got the class {name}: give one such as wm.{name}(8 / 255)")
+    if isinstance(ball, int | float | str):
+        example = "8 / 255" if isinstance(ball, str) else repr(ball)
+        raise ValueError(f"the ball must have a norm and a radius, got {ball!r}: give one such as wm.Linf({example})")
+    if not hasattr(ball, "radius"):
+        raise ValueError(f"the ball must be one such as wm.Linf(8 / 255), got a {type(ball).__name__}")
+
+
+def radius_of(ball: Ball) -> float:
+    check_is_ball(ball)
+    return ball.radius
+
+
+def check_is_box(name: str, box: object) -> None:
+    if isinstance(box, Box):
+        return
+    pair = isinstance(box, tuple | list) and len(box) == 2
+    advice = f"give wm.Box({box[0]!r}, {box[1]!r})" if pair else "give one such as wm.Box(0, 1)"  # type: ignore[index]
+    raise ValueError(f"{name} must be a Box, got {box!r}: {advice}, or wm.OPEN for none")
+
+
 def check_python_number(name: str, value: float) -> None:
     """Parts are named by their repr, and only a plain number's repr is the number."""
     if not isinstance(value, int | float):
@@ -354,6 +410,11 @@ def _short(bound: Bound) -> str:
 
 def _per_row(values: PerSample, like: Encoded) -> Tensor:
     return values.view(-1, *[1] * (like.ndim - 1))
+
+
+def _roundings(points: Encoded, center: Encoded) -> Encoded:
+    """By how much each feature's difference may be off."""
+    return 2 * torch.finfo(points.dtype).eps * points.abs().maximum(center.abs())
 
 
 def _tiny(like: Tensor) -> float:

@@ -8,10 +8,12 @@ import torch
 
 from widemargin.perturb.attack import Classifier
 from widemargin.shapes import Encoded, LogProbs, PerSample, Points
+from widemargin.uncertainty.network import check_lets_gradients_through
 
 
 def gradient(values: PerSample, points: Encoded, *, retain_graph: bool = False) -> Encoded:
     """Of values that were computed from the points, which require a gradient; no other gradients are left anywhere."""
+    check_lets_gradients_through(values, "inputs")
     (uphill,) = torch.autograd.grad(values.sum(), points, retain_graph=retain_graph)
     return uphill
 

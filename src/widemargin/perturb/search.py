@@ -13,7 +13,7 @@ from widemargin.data.checks import check_known_labels, check_labels, check_point
 from widemargin.parts import part
 from widemargin.perturb.ascent import Ascent, Never, Progress
 from widemargin.perturb.attack import Perturbed
-from widemargin.perturb.balls import Ball
+from widemargin.perturb.balls import Ball, check_is_ball
 from widemargin.perturb.frozen import frozen, without_parameter_gradients
 from widemargin.perturb.gradient import gradient
 from widemargin.perturb.objectives import Objective, Pair
@@ -48,6 +48,7 @@ class Search:
     ascent: Ascent
 
     def __post_init__(self) -> None:
+        check_is_ball(self.ball)
         moving = [term for _, term in self.objective.terms if term.moves]
         if not moving:
             raise ValueError(f"a search must climb something that changes as the point moves, got {self.objective}")

@@ -21,11 +21,11 @@ from widemargin.runs.prepare import PreparedRun, channels_last, data_note, prepa
 from widemargin.runs.run import NetworkSpec, Run, Validation, build_network
 from widemargin.runs.runner import Observer, Outcome, run_training
 from widemargin.runs.serialize import to_dict
-from widemargin.training.plan import Plan
+from widemargin.training.plan import Plan, check_is_plan
 from widemargin.uncertainty.cuts import at_input
 from widemargin.uncertainty.network import Network, check_is_module
 from widemargin.uncertainty.single import Single
-from widemargin.uncertainty.wrap import device_of, dtype_of
+from widemargin.uncertainty.wrap import checked_device, device_of, dtype_of
 
 Data = Any
 """A description of data, Splits, or inputs and labels in any form that `as_examples` takes."""
@@ -54,7 +54,16 @@ def fit(
     `udp_consistency`.  Others refuse the former and leave the latter out, with a warning.
     """
     folder = None if out is None else RunFolder(Path(out))
+    if isinstance(network, type):
+        check_is_module(network)
     check_method(method)
+    check_is_plan(plan)
+    if not isinstance(validation, Validation):
+        raise ValueError(
+            f"validation must be a Validation, which says how, got a {type(validation).__name__}: give points to "
+            "validate on as data, wm.data.Splits(train, validation, test)"
+        )
+    device = None if device is None else checked_device(device)
     prepared = _prepared(network, data, method, plan, seed, validation, device)
     if prepared.left_out:
         warnings.warn(prepared.left_out, stacklevel=2)
@@ -73,8 +82,6 @@ def _prepared(
     described_data = hasattr(data, "draw")
     if not isinstance(network, nn.Module) and described_data:
         return prepare(Run(data, network, method, plan, seed, validation=validation), device=device or "cpu")
-    if isinstance(network, type):
-        check_is_module(network)
     built = network if isinstance(network, nn.Module) else build_network(network, seed)
     model = built if isinstance(built, Network) else Single(at_input(channels_last(built)))
     if device is not None:

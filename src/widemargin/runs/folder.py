@@ -111,6 +111,8 @@ class RunFolder:
         if begun is None:
             return None
         if begun.get("key") != description["key"]:
+            if "fitted" in description:
+                raise ValueError(f"{self.path} holds another run, {_other_fit(begun, description)}")
             raise ValueError(
                 f"{self.path} holds another run, {begun.get('key')}, this one is {description['key']}: choose "
                 "another --out, or go on with that one by `widemargin resume`"
@@ -307,3 +309,20 @@ def _inside(path: Path) -> list[Path]:
     if not path.is_dir():
         raise ValueError(f"{path} must be a folder, got a file: choose another")
     return list(path.iterdir())
+
+
+def _other_fit(begun: Mapping[str, Any], description: Mapping[str, Any]) -> str:
+    """In what `wm.fit` was called otherwise before, and what to do."""
+    before, now = begun.get("fitted") or {}, description["fitted"]
+    differs = [name for name in now if before.get(name) != now[name]]
+    if begun.get("data") != description["data"]:
+        differs.append("data")
+    networks = [dict(fitted.get("network") or {}) for fitted in (before, now)]
+    if not before:
+        return "one that `wm.fit` did not begin: choose another folder, out=..."
+    if differs == ["network"] and networks[0].get("own") == networks[1].get("own"):
+        return (
+            "one that began with other initial weights: make the network with the same ones, torch.manual_seed(0) "
+            "before it, to go on, or choose another folder, out=..."
+        )
+    return f"one with other arguments ({', '.join(differs)}): choose another folder, out=..., or give those to go on"

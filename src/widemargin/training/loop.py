@@ -25,7 +25,7 @@ from widemargin.shapes import Labels, PerSample, Points
 from widemargin.training.plan import Plan, set_lr
 from widemargin.training.processes import ALONE, Processes, Shard, local_shard
 from widemargin.uncertainty.drawn import Drawn, fresh_draws
-from widemargin.uncertainty.network import Network, check_is_network, check_network
+from widemargin.uncertainty.network import Network, check_is_network, check_lets_gradients_through, check_network
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,7 @@ def continue_training(
         with _seeded_dropout(quick, seeds, f"update {training.update}", processes.rank):
             counts = 1.0 if sample_weights is None else sample_weights[shard.of(rows)]
             loss = step(inputs, labels, moved, shard, counts)
+        check_lets_gradients_through(loss, "weights")
         loss.backward()
         record = Record(training.update + 1, processes.mean(loss) / network.replicas)
         if not math.isfinite(record.loss):

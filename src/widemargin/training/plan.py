@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Protocol
 
 import torch
@@ -13,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from widemargin.data.batches import updates_per_epoch
-from widemargin.parts import choice, part
+from widemargin.parts import choice, choices, part
 from widemargin.rng import Rng
 from widemargin.uncertainty.network import Network
 
@@ -115,6 +116,7 @@ class Adam:
 
     def __post_init__(self) -> None:
         _check_rate("Adam.lr", self.lr)
+        _check_schedule("Adam.schedule", self.schedule)
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> Optimizer:
         return torch.optim.Adam(parameters, lr=self.lr, fused=True)
@@ -123,7 +125,7 @@ class Adam:
 @part
 @dataclass(frozen=True)
 class SGD:
-    """With Nesterov momentum and weight decay, as published."""
+    """With Nesterov momentum and weight decay, as published; plain with momentum=0, weight_decay=0."""
 
     lr: float
     schedule: Schedule = Constant()
@@ -132,6 +134,7 @@ class SGD:
 
     def __post_init__(self) -> None:
         _check_rate("SGD.lr", self.lr)
+        _check_schedule("SGD.schedule", self.schedule)
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> Optimizer:
         nesterov = self.momentum > 0
@@ -250,8 +253,50 @@ class Plan:
     mixed: bool = False
     """Every other update is on clean points and their plain cross-entropy."""
 
+    def __post_init__(self) -> None:
+        if not hasattr(self.length, "updates") or isinstance(self.length, type):
+            count = self.length if isinstance(self.length, int) else 20
+            raise ValueError(
+                f"Plan.length must be epochs or updates, got {_called(self.length)}: give wm.Epochs({count}) or "
+                f"wm.Updates({count})"
+            )
+        if not hasattr(self.descent, "build") or isinstance(self.descent, type):
+            raise ValueError(
+                f"Plan.descent must be wm.Adam or wm.SGD with its learning rate, got {_called(self.descent)}: give "
+                f"wm.Adam({_rate_of(self.descent):g})"
+            )
+        if self.batch is not None and (not isinstance(self.batch, Integral) or self.batch < 1):
+            raise ValueError(f"Plan.batch must be a whole number of at least 1, or None for all, got {self.batch!r}")
+
     def updates(self, rows: int) -> int:
         return self.length.updates(updates_per_epoch(rows, self.batch))
+
+
+def check_is_plan(plan: object) -> None:
+    if not isinstance(plan, Plan):
+        raise ValueError(
+            f"the plan must be a Plan, got {_called(plan)}: give wm.Plan(wm.Epochs(20), wm.Adam(0.01), batch=100)"
+        )
+
+
+def _called(given: object) -> str:
+    if isinstance(given, Optimizer):
+        return f"an optimizer, torch's {type(given).__name__}"
+    return f"the class {given.__module__}.{given.__name__}" if isinstance(given, type) else repr(given)
+
+
+def _rate_of(descent: object) -> float:
+    """What was meant, or a usual one."""
+    given = descent.defaults.get("lr") if isinstance(descent, Optimizer) else descent
+    return float(given) if isinstance(given, int | float) and 0 < given < math.inf else 0.01
+
+
+def _check_schedule(name: str, schedule: object) -> None:
+    if not callable(schedule) or isinstance(schedule, type):
+        word = schedule.__name__ if isinstance(schedule, type) else str(schedule).capitalize()
+        right = word if isinstance(schedule, type) or word.lower() in choices("schedule") else "Cosine"
+        got = f"the class {word}" if isinstance(schedule, type) else repr(schedule)
+        raise ValueError(f"{name} must be a schedule, got {got}: give one such as wm.{right}()")
 
 
 def _check_count(name: str, count: int) -> None:
@@ -260,5 +305,5 @@ def _check_count(name: str, count: int) -> None:
 
 
 def _check_rate(name: str, rate: float) -> None:
-    if not 0 < rate < math.inf:
+    if not isinstance(rate, Real) or not 0 < rate < math.inf:
         raise ValueError(f"{name} must be in (0, inf), got {rate}")

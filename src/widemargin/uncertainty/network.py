@@ -71,7 +71,8 @@ def check_logits(logits: Tensor, rows: int | torch.SymInt) -> None:
     if logits.ndim != 2 or logits.shape[0] != rows or logits.shape[1] < 2:
         raise ValueError(
             f"the network must return logits of shape [{rows}, classes] with at least 2 classes, got "
-            f"{list(logits.shape)}: for two classes return two columns"
+            f"{list(logits.shape)}: for two classes return two columns, of one logit z of shape [{rows}, 1] "
+            "torch.cat([torch.zeros_like(z), z], 1)"
         )
 
 
@@ -84,6 +85,10 @@ def check_is_module(model: object) -> None:
         raise ValueError(f"the model must be a network, got the class {name}: make one first, {name}(...)")
     if isinstance(model, str):
         raise ValueError(f"the model must be a torch.nn.Module, got {model!r}: load it first, wm.load({model!r})")
+    if hasattr(model, "predict_proba") and hasattr(model, "audit"):
+        raise ValueError(
+            f"the model must be a torch.nn.Module, got {name}: call its own methods, model.audit(x, y, eps=...)"
+        )
     if not callable(model):
         raise ValueError(f"the model must be a torch.nn.Module, got {name}: the model comes first, then the data")
     raise ValueError(
@@ -111,13 +116,25 @@ def check_network(network: Network, inputs: Points) -> int:
             logits = network.logits(network.encode(inputs))
         except RuntimeError as error:
             shape = f"[{', '.join(map(str, inputs.shape[1:]))}]"
+            # One image looks like a batch of matrices.
+            alone = "; if this is one image, add a batch axis, x[None]" if inputs.ndim == 3 else ""
             raise ValueError(
-                f"the network must take points of shape {shape} and type {inputs.dtype}, got an error from it: {error}"
+                f"the network must take points of shape {shape} and type {inputs.dtype}, got an error from it: "
+                f"{error}{alone}"
             ) from error
     if not logits.isfinite().all():
         raise ValueError("the network must return finite logits, got NaN or infinity on the first points")
     check_not_probabilities(logits)
     return int(logits.shape[-1])
+
+
+def check_lets_gradients_through(values: Tensor, where: str) -> None:
+    """Of values that a network computed, with gradients switched on."""
+    if not values.requires_grad:
+        raise ValueError(
+            f"the network must let gradients through to its {where}, got answers cut off from them: leave out "
+            ".detach(), torch.no_grad() and NumPy in its forward"
+        )
 
 
 def check_not_probabilities(logits: MemberLogits) -> None:

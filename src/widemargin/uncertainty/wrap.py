@@ -25,10 +25,26 @@ def as_network(model: nn.Module) -> Network:
 def on_device(model: nn.Module, device: torch.device | str | None) -> nn.Module:
     """The module itself where it is to be measured; else a copy there, since `.to` would move the user's own."""
     check_is_module(model)
-    wanted, here = (None if device is None else torch.device(device)), device_of(model)
+    wanted, here = (None if device is None else checked_device(device)), device_of(model)
     if wanted is None or wanted == here or (wanted.index is None and wanted.type == here.type):
         return model
     return copy.deepcopy(model).to(wanted)
+
+
+def checked_device(device: torch.device | str) -> torch.device:
+    """One that this computer has."""
+    if not isinstance(device, str | torch.device):
+        raise ValueError(
+            f'device must be one such as "cpu" or "cuda", got a {type(device).__name__}: inputs and labels are a pair, '
+            "(x, y)"
+        )
+    try:
+        found = torch.device(device)
+        # A device without values, such as meta, is none to compute on.
+        torch.zeros(1, device=found).item()
+    except (RuntimeError, AssertionError, ImportError):
+        raise ValueError(f"device must be one that this computer has, got {device}: take cpu") from None
+    return found
 
 
 def device_of(model: nn.Module) -> torch.device:

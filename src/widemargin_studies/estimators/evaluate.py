@@ -99,7 +99,7 @@ def _trained(task: PreparedRun, on_progress: OnProgress) -> float:
 def judged_in_the_plane(network: Network, cloud: Dataset, grids: plane.Grids, drawn: bool) -> Judged:
     results = grids.margins(network, cloud)
     picture = grids.picture_arrays(network, cloud) if drawn else {}
-    return {"worst": results.worst}, {"margin": results.margin, "best": results.best, **picture}
+    return {"worst": results.worst_fraction}, {"margin": results.margin, "best": results.best, **picture}
 
 
 def judged_on_images(network: Network, tests: Dataset, attack: Search) -> Judged:
