@@ -90,9 +90,9 @@ def test_what_is_no_whole_file_of_this_run_is_one_sentence(tmp_path: Path) -> No
         assert "\n" not in str(raised.value)
         assert training.update == 0
 
-    refused(b"", "is damaged or none of ours")
-    refused(b"not a file of weights at all", "is damaged or none of ours")
-    refused(whole[:-5], "is damaged or none of ours")
+    refused(b"", "is damaged or not a widemargin file")
+    refused(b"not a file of weights at all", "is damaged or not a widemargin file")
+    refused(whole[:-5], "is damaged or not a widemargin file")
     refused(whole[:-5] + b"12345", r"is damaged \(its checksum differs\)")
     refused(whole, "must be of run other, got key: choose another folder", key="other")
     refused(whole, r"does not fit this training \(its network 'head.0.bias' must be", width=4)
