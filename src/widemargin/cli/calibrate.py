@@ -154,7 +154,8 @@ def _csv(rows: Tensor, tests: Dataset, logits: MemberLogits, scaled: Tensor | No
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("row", "label", "prediction", "confidence", "entropy", "mutual_information", "correct"))
-    columns = (rows.tolist(), labels, classes, answer.confidence.tolist(), answer.entropy.tolist(), information)
+    # Rows are counted from 1 wherever a person reads them.
+    columns = ((rows + 1).tolist(), labels, classes, answer.confidence.tolist(), answer.entropy.tolist(), information)
     for row, label, predicted, *numbers in zip(*columns, strict=True):
         writer.writerow((row, tests.names[label], _name(tests, predicted), *numbers, int(label == predicted)))
     return text.getvalue()
