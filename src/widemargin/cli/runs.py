@@ -23,7 +23,7 @@ from widemargin.runs.run_yaml import is_run, read_description, read_run
 _COLUMNS = ("run", "trained", "updates", "clean", "robust", "test clean", "test robust", "attack")
 _NOTE = (
     "Percent of the validation part at the best checkpoint, and of the test part once a run is done; robust: under the "
-    "attack of the last column, which flatters: `widemargin audit RUN --eps ...`."
+    "attack of the last column, an optimistic estimate: `widemargin audit RUN --eps ...`."
 )
 
 
