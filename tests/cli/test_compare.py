@@ -107,7 +107,7 @@ def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     Path("runs/again/figures.json").unlink()
     assert "runs/again is not done" in refused("compare runs", capsys)
     Path("runs/again/figures.json").write_text("{}")
-    assert "no test part" in refused("compare runs", capsys)
+    assert "no test split" in refused("compare runs", capsys)
     Path("runs/again/figures.json").write_text('{"clean": 0.5}')
     Path("runs/again/run.yaml").write_text(yaml.safe_dump({"key": "k", "run": {}}))
     assert "runs/again is damaged" in refused("compare runs/again", capsys)

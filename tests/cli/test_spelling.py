@@ -7,9 +7,9 @@ from widemargin.cli.spelling import check_words, option_of
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("trian --data digits", "`widemargin` has no verb trian: did you mean train?"),
-        ("juggle", "`widemargin` has no verb juggle: `widemargin --help` shows all"),
-        ("study lst", "`widemargin study` has no verb lst: did you mean list?"),
+        ("trian --data digits", "`widemargin` has no subcommand trian: did you mean train?"),
+        ("juggle", "`widemargin` has no subcommand juggle: `widemargin --help` shows all"),
+        ("study lst", "`widemargin study` has no subcommand lst: did you mean list?"),
         ("study report fig1 --keeep x", "`widemargin study report` has no option --keeep: did you mean --keep?"),
         ("train --epoch 3", "`widemargin train` has no option --epoch: did you mean --epochs?"),
         ("train --epoch=3", "`widemargin train` has no option --epoch: did you mean --epochs?"),

@@ -143,5 +143,5 @@ def test_weights_of_the_resnet_with_a_last_normalisation_are_refused(tmp_path: P
     network = Single(before_head(ResNetSpec(width=2).build(torch.Generator().manual_seed(0))))
     older = network.state_dict() | {f"head.norm.{name}": torch.ones(16) for name in ("weight", "bias")}
     write(tmp_path / "best.safetensors", older, {})
-    with pytest.raises(ValueError, match=r"'head.norm.bias' must be None, got .* or train anew if an older version"):
+    with pytest.raises(ValueError, match=r"'head.norm.bias' must be None, got .* or train again if an older version"):
         load_weights(tmp_path / "best.safetensors", network)

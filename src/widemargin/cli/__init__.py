@@ -1,6 +1,6 @@
-"""The verbs.  This room knows machines, files and terminals, and no mathematics.
+"""The subcommands.  This package knows machines, files and terminals, and no mathematics.
 
-The options of a verb are in `verbs`, what it does in the module of its name: help needs only the former, no torch."""
+The options of a subcommand are in `verbs`, what it does in the module of its name: help needs only the former, no torch."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def execute(verb: Verb) -> None:
             raise
         _refuse(_TOO_LARGE)
     except KeyboardInterrupt:
-        print("widemargin: stopped; what was saved is kept, and the same command goes on from there", file=sys.stderr)
+        print("widemargin: stopped; what was saved is kept, and the same command continues from there", file=sys.stderr)
         sys.exit(130)
 
 
@@ -131,7 +131,7 @@ _TOO_LARGE = (
 )
 
 _KILLED = (
-    "a worker process was killed, maybe for want of memory; run the same command to go on, or take fewer --workers"
+    "a worker process was killed, maybe for want of memory; run the same command to resume, or take fewer --workers"
 )
 
 

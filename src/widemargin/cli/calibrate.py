@@ -86,7 +86,7 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
     else:
         if drawn.validation is drawn.test:
             raise ValueError(
-                "--fit needs a validation part, and a file that is all for tests has none: fit without --test and "
+                "--fit needs a validation split, and a file that is all for tests has none: fit without --test and "
                 "--data first, then measure with --test"
             )
         if RunFolder(out).description.exists() and out.resolve() != Path(place).resolve():

@@ -60,11 +60,11 @@ def _compared(folders: Sequence[Path]) -> list[Table]:
             left_out.append(str(problem))
     wanted = _shared(list(audits.values()))
     for folder, read in audits.items():
-        measured, others = _of_same_examples(read, wanted)
+        measured, unlike = _of_same_examples(read, wanted)
         try:
             is_run = (folder / "run.yaml").exists()
             entries.append(_entry(RunFolder(folder), measured) if is_run else _audit_entry(folder, measured))
-            left_out += [f"{folder / name}, which is of other examples ({read[name][1]})" for name in others]
+            left_out += [f"{folder / name}, which is of other examples ({read[name][1]})" for name in unlike]
         except Damaged as problem:
             left_out.append(str(problem))
     if not entries:
@@ -138,9 +138,9 @@ def _is_run(folder: Path) -> bool:
 def _entry(folder: RunFolder, audit: Measured | None) -> Entry:
     content, figures = read_description(folder.description), folder.read_figures()
     if figures is None:
-        raise ValueError(f"{folder.path} is not done: go on by `widemargin resume {folder.path}`, or leave it out")
+        raise ValueError(f"{folder.path} is not done: finish it by `widemargin resume {folder.path}`, or leave it out")
     if "clean" not in figures:
-        raise ValueError(f"{folder.path} has no accuracy, since its data has no test part: leave it out")
+        raise ValueError(f"{folder.path} has no accuracy, since its data has no test split: leave it out")
     try:
         run, data = dict(content["run"] if "run" in content else content["fitted"]), dict(content["data"])
         rows = data["rows"]

@@ -252,7 +252,7 @@ def data_named(words: Train, flag: str = "--data") -> ImageSet | OwnData:
     if words.data in image_sets():
         own = [word for word in ("test", "validation") if getattr(words, word) is not None]
         if own:
-            raise ValueError(f"--{own[0]} is for your own data, but {words.data} has parts of its own: leave it out")
+            raise ValueError(f"--{own[0]} is for your own data, but {words.data} has splits of its own: leave it out")
         # As published: every seed holds out images of its own, but few images are the same few for all.
         return ImageSet(words.data, words.fraction, seed=words.seed if words.fraction == 1 else 42)
     path = Path(os.path.expanduser(words.data))

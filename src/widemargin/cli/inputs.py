@@ -187,7 +187,7 @@ def with_tests(data: DataSpec) -> tuple[str, Splits]:
     """What it is called, and its parts."""
     drawn = data.draw()
     if not isinstance(drawn, Splits):
-        raise ValueError("there must be a test part, got points of a toy set: give --data")
+        raise ValueError("there must be a test split, got points of a toy set: give --data")
     if isinstance(data, LocalData | SplitData | TableData | SchemaData | WholeFile):
         return Path(drawn.test.origin.place).name, drawn
     return data.name if isinstance(data, ImageSet) else type(data).__name__, drawn

@@ -1,4 +1,4 @@
-"""A sentence for a verb or an option that does not exist, with the nearest one that does."""
+"""A sentence for a subcommand or an option that does not exist, with the nearest one that does."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _EVERYWHERE = ("--help", "--tyro-")
 
 
 def check_words(words: Sequence[str], verbs: Verbs, command: str = "widemargin") -> None:
-    """ValueError for the first word that no verb knows; what else may be wrong is for the parser."""
+    """ValueError for the first word that no subcommand knows; what else may be wrong is for the parser."""
     if not words or words[0].startswith("-"):
         return
     if words[0] not in verbs:
-        raise ValueError(f"`{command}` has no verb {words[0]}{_hint(words[0], verbs, command)}")
+        raise ValueError(f"`{command}` has no subcommand {words[0]}{_hint(words[0], verbs, command)}")
     kind, command = verbs[words[0]], f"{command} {words[0]}"
     if isinstance(kind, Mapping):
         check_words(words[1:], kind, command)

@@ -139,7 +139,7 @@ def _schema_in(metadata: Mapping[str, str], path: Path) -> Schema | None:
 def _run(folder: RunFolder, which: Literal["best", "last"], scaled: bool) -> Model:
     run, module = trained(folder, which)
     if folder.read_figures() is None:
-        raise ValueError(f"{folder.path} has not finished training: `widemargin resume {folder.path}` goes on")
+        raise ValueError(f"{folder.path} has not finished training: `widemargin resume {folder.path}` finishes it")
     used = folder.best if which == "best" and folder.best.exists() else folder.last
     notes = () if used.stem == which else (f"it has no {which} weights, so its {used.stem} ones are used",)
     description = read_description(folder.description)
@@ -203,7 +203,7 @@ def check_gradients(network: Network, inputs: Points) -> None:
     (gradient,) = torch.autograd.grad(logits.sum(), points, allow_unused=True) if logits.requires_grad else (None,)
     if gradient is None:
         raise ValueError(
-            "gradients must reach the network's inputs, but its answers are cut off from them: remove detach(), "
+            "gradients must reach the network's inputs, but its outputs are cut off from them: remove detach(), "
             "no_grad(), numpy and the like from its forward"
         )
 
