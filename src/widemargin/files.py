@@ -120,7 +120,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Note]:
             note = dict(json.loads((file.metadata() or {})[_NOTE]))
         checksum = note.pop(_CHECKSUM)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError, RecursionError) as problem:
-        raise Damaged(f"{path} is damaged or none of ours ({_line(problem)})") from None
+        raise Damaged(f"{path} is damaged or not a widemargin file ({_line(problem)})") from None
     # In older versions it was a number that covered the tensors only.
     expected = _crc_of_tensors(tensors) if isinstance(checksum, int) else _digest_of_tensors(tensors, note)
     if checksum != expected:
@@ -134,7 +134,7 @@ def read_note(path: Path) -> Note:
         with safe_open(path, framework="pt") as file:
             return dict(json.loads((file.metadata() or {})[_NOTE]))
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as problem:
-        raise Damaged(f"{path} is missing, damaged or none of ours ({_line(problem)})") from None
+        raise Damaged(f"{path} is missing, damaged or not a widemargin file ({_line(problem)})") from None
 
 
 def _canonical(content: Mapping[str, Any]) -> bytes:

@@ -83,7 +83,7 @@ class RayTasks:
                 f"{attempt.job.name} was begun {self.retries + 1} times and its worker process was killed each time, "
                 "maybe for want of memory: take fewer workers"
             )
-        message = f"{attempt.job.name}: its worker process was killed, it goes on from its checkpoint"
+        message = f"{attempt.job.name}: its worker process was killed, it resumes from its checkpoint"
         board.progress.console.print(message, highlight=False)
         return replace(attempt, retried=attempt.retried + 1)
 

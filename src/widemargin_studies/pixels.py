@@ -124,7 +124,7 @@ class Scale:
     attacked: int = 10_000
     """Of the test images, at most so many are attacked."""
     standard_attack: bool = True
-    """AutoAttack's standard ensemble; otherwise PGD with 20 steps, which flatters."""
+    """AutoAttack's standard ensemble; otherwise PGD with 20 steps, an optimistic estimate."""
     stages: tuple[int, ...] = ()
     """Epochs to which all networks are brought, one after the other, and at which they are judged; none: the last."""
 
@@ -202,7 +202,9 @@ class Robustness:
     def __str__(self) -> str:
         if not self.balls:
             return "Nothing was attacked."
-        attack = "AutoAttack's standard ensemble" if self.standard_attack else "PGD with 20 steps, which flatters"
+        attack = (
+            "AutoAttack's standard ensemble" if self.standard_attack else "PGD with 20 steps, an optimistic estimate"
+        )
         return f"Robustness by {attack}, on {self.attacked:,} test images at most."
 
     def __call__(self, network: Network, parts: Splits) -> Numbers:

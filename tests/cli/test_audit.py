@@ -128,11 +128,11 @@ def files() -> set[str]:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("audit run --eps .1 --data digits", "the network cannot answer points of shape [1, 8, 8], as those of digits"),
-        ("calibrate run --data digits", "the network cannot answer points of shape [1, 8, 8], as those of digits"),
+        ("audit run --eps .1 --data digits", "the network must take points of shape [1, 8, 8], as those of digits"),
+        ("calibrate run --data digits", "the network must take points of shape [1, 8, 8], as those of digits"),
         (
             "audit own.py:Wrong --weights wrong.pt --data two.npz --eps .1",
-            "the network cannot answer points of shape [3], as those of two.npz are, got KeyError: 'seven features",
+            "the network must take points of shape [3], as those of two.npz are, but it raised an error",
         ),
         ("audit run --eps .1 --data three.npz", "the network must tell all 3 classes of three.npz apart, got 2"),
         ("calibrate run --data three.npz", "the network must tell all 3 classes of three.npz apart, got 2"),

@@ -135,5 +135,5 @@ def test_scores_are_of_the_rows_that_were_drawn_and_a_file_gets_no_scaling(capsy
     assert notes[-1].endswith("it is not applied to the model.")
     tests = ImageSet("digits").draw().test
     for row in csv.DictReader(Path("scores.csv").read_text().splitlines()):
-        assert row["label"] == str(tests.labels[int(row["row"])].item())
+        assert row["label"] == str(tests.labels[int(row["row"]) - 1].item())
     assert "--csv must be in a folder that exists" in refused("calibrate here --csv nowhere/x.csv", capsys)

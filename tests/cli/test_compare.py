@@ -69,7 +69,21 @@ def test_norms_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert "| run | seeds | clean | linf 0.05 | l2 0.05 | trade-off linf 0.05 | trade-off l2 0.05 |" in text
     assert "| **25.0** | **37.5** |" in text
     audit("standard", 0.375, "l2", seed=1)
-    assert "the audits in runs/standard must be of the same examples" in refused("compare runs", capsys)
+    widemargin("compare runs --to table.md")
+    text = Path("table.md").read_text()
+    assert "| run | seeds | clean | linf 0.05 | trade-off |" in text
+    assert "Left out: runs/standard/audit-l2.json, which is of other examples (data digits, n 50, seed 1)." in text
+    assert "Left out, since not all were audited there alike: l2 0.05 (runs/fgsm-0)" in text
+
+
+def test_a_norm_in_which_all_are_audited_alike_is_chosen() -> None:
+    for folder in ("fgsm-0", "fgsm-1", "standard"):
+        audit(folder, 0.25, seed=int(folder == "standard"))
+        audit(folder, 0.375, "l2")
+    widemargin("compare runs --to table.md")
+    text = Path("table.md").read_text()
+    assert "| run | seeds | clean | l2 0.05 | trade-off |" in text
+    assert "Left out: runs/standard/audit.json, which is of other examples (data digits, n 50, seed 1)." in text
 
 
 def test_compare_writes_latex_and_a_page() -> None:
@@ -93,7 +107,7 @@ def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     Path("runs/again/figures.json").unlink()
     assert "runs/again is not done" in refused("compare runs", capsys)
     Path("runs/again/figures.json").write_text("{}")
-    assert "no test part" in refused("compare runs", capsys)
+    assert "no test split" in refused("compare runs", capsys)
     Path("runs/again/figures.json").write_text('{"clean": 0.5}')
     Path("runs/again/run.yaml").write_text(yaml.safe_dump({"key": "k", "run": {}}))
     assert "runs/again is damaged" in refused("compare runs/again", capsys)

@@ -1,13 +1,15 @@
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cases import WITH_BALL, WITHOUT_BALL
 from command import refused
 from made_files import write_cifar10, write_idx, write_svhn
 from widemargin import SGD, Adam, Epochs, Linf, Method, recipes
-from widemargin.cli.describe import MEASURES, describe
+from widemargin.cli.describe import MEASURES, describe, notes_on
 from widemargin.cli.verbs.train import Train
 from widemargin.training.plan import EMA, SWA, Multistep, NoAverage, Triangle
 from widemargin.uncertainty.estimators import BeforeHead
@@ -157,6 +159,8 @@ def test_steps_follow_from_the_radius_where_nothing_is_said(method: str, expecte
             "--validate-eps must be a number of at least 0, got nan",
         ),
         (f"{DIGITS_UDP} --eps -1 --alpha .1 --steps 2", "--eps must be a number of at least 0, got -1.0"),
+        (f"{DIGITS_UDP} --eps -.1", "--eps must be a number of at least 0, got -0.1"),
+        (f"{DIGITS_UDP} --eps nan", "--eps must be a number of at least 0, got nan"),
         (f"{DIGITS_UDP} --eps .1 --alpha 0 --steps 2", "--alpha must be a number above 0, got 0.0"),
         ("--data digits --method trades --weight -1", "--weight must be a number of at least 0, got -1"),
         (f"{DIGITS_UDP} --eps .1 --alpha .1 --steps 0", "--steps must be a whole number of at least 1, got 0"),
@@ -167,6 +171,36 @@ def test_bad_words_are_one_sentence(
 ) -> None:
     assert refused(f"train {words}", capsys).startswith(sentence)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "advice"),
+    [(0, 255, "divide them by 255, or give --box open if all"), (-1, 1, "rescale them, or give --box open if all")],
+)
+def test_pixels_of_another_range_are_refused_before_training(
+    low: float, high: float, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = np.linspace(low, high, 40 * 64, dtype=np.float32).reshape(40, 1, 8, 8)
+    np.savez("images.npz", X=images, y=np.arange(40) % 2)
+    said = refused("train --data images.npz --network mlp --method udp --eps .1", capsys)
+    assert said.startswith("pixels of --data must be from 0 to 1, got")
+    assert advice in said
+    describe(Train("images.npz", "udp", network="mlp", eps=0.1, box="open"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "note"),
+    [
+        ([0.5, 1.5], "labels are numbers with decimals, 0.5, 1.5 (2 classes for"),
+        (range(10), "classes have few rows (10 classes for"),
+        ([3, 7], None),
+    ],
+)
+def test_labels_that_may_be_a_measurement_are_worth_a_warning(labels: Sequence[float], note: str | None) -> None:
+    rows = [f"{row * 0.37 % 1:.3f},{labels[row % len(labels)]}" for row in range(40)]
+    Path("t.csv").write_text("\n".join(["a,label", *rows]))
+    notes = notes_on(describe(Train("t.csv", "standard"))[2])
+    assert [said.startswith(note) for said in notes] == [True] if note else not notes
 
 
 @pytest.mark.parametrize("words", ["resume nowhere", "runs", "runs nowhere", "export nowhere --to a.onnx"])

@@ -117,3 +117,10 @@ def test_help_into_a_pipe_that_closes_ends_without_a_traceback() -> None:
     ended = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=True)
     assert ended.stdout.startswith("usage: widemargin train")
     assert not ended.stderr
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    words = f"set -o pipefail; {sys.executable} -m widemargin.cli study list --json | true"
+    ended = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
+    assert ended.returncode == 141
+    assert not ended.stderr

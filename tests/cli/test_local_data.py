@@ -67,7 +67,7 @@ def test_train_resume_export_and_audit(capsys: pytest.CaptureFixture[str]) -> No
     assert schema.columns[1].scale == pytest.approx(500)  # type: ignore[union-attr]
     before = Path("one/schema.json").read_bytes()
     Path("one/schema.json").unlink()
-    assert "schema.json is missing: `widemargin resume one` writes it anew" in refused("export one --to a.pt2", capsys)
+    assert "schema.json is missing: `widemargin resume one` writes it again" in refused("export one --to a.pt2", capsys)
     widemargin("resume one")
     assert Path("one/schema.json").read_bytes() == before
     _check_exports(schema)
@@ -229,8 +229,8 @@ def test_arrays_by_name_and_images_in_parts(capsys: pytest.CaptureFixture[str]) 
     capsys.readouterr()
     widemargin("calibrate one --test parts.npz --json")
     assert json.loads(capsys.readouterr().out)["n"] == 12, "its part for tests"
-    assert "--fit needs a validation part" in refused("calibrate one --test parts.npz --fit temperature", capsys)
-    assert "has parts of its own" in refused(f"train --data digits {words} --test parts.npz", capsys)
+    assert "--fit needs a validation split" in refused("calibrate one --test parts.npz --fit temperature", capsys)
+    assert "has splits of its own" in refused(f"train --data digits {words} --test parts.npz", capsys)
 
 
 def test_a_folder_of_parts() -> None:

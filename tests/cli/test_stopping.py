@@ -48,7 +48,7 @@ def test_a_signal_saves_and_the_run_goes_on(sent: signal.Signals, code: int, und
     process.join(120)
     said = (folder / "said.txt").read_text()
     assert process.exitcode == code, said
-    found = re.search(r"stopped at update (\d+) of 60, which is saved; go on with: (.*)\n", said)
+    found = re.search(r"stopped at update (\d+) of 60, which is saved; resume with: (.*)\n", said)
     assert found is not None, said
     assert 0 < int(found[1]) < 60
     assert read_tensors(folder / "run" / "checkpoint.safetensors")[1]["update"] == int(found[1])
@@ -67,7 +67,9 @@ def test_a_time_limit_saves_and_is_no_failure(
         train(words, Console(), lambda: next(times))
     assert stopped.value.code == 0
     said = capsys.readouterr().out
-    assert "widemargin: stopped after 2h at update 7 of 60, which is saved; go on with: widemargin resume run\n" in said
+    assert (
+        "widemargin: stopped after 2h at update 7 of 60, which is saved; resume with: widemargin resume run\n" in said
+    )
     assert "Next" not in said
     widemargin("resume run")
     assert _run_folder(tmp_path) == _run_folder(undisturbed)

@@ -26,7 +26,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sweep_chooses_by_validation_and_tests_the_chosen_one_alone(capsys: pytest.CaptureFixture[str]) -> None:
     widemargin(f"{SHORT} --trials 3")
     said = capsys.readouterr().out
-    assert "never searched: accuracy on the validation part under PGD-10 linf 0.1" in " ".join(said.split())
+    assert "never searched: accuracy on the validation split under PGD-10 linf 0.1" in " ".join(said.split())
     best = {path: max(line.get("robust", 0) for line in RunFolder(path).lines()) for path in folders()}
     assert len(best) == 3
     (tested,) = [folder for folder in folders() if RunFolder(folder).read_figures()]

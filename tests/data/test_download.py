@@ -99,7 +99,7 @@ def test_several_at_once_download_once(made: Source, server: Server) -> None:
 def test_a_broken_download_goes_on_where_it_stopped(made: Source, server: Server, resumes: bool) -> None:
     server.patience, server.resumes = 100_000, resumes
     with pytest.raises(
-        ValueError, match=r"the connection ended after 100,000 of [\d,]+ bytes; a new attempt goes on there"
+        ValueError, match=r"the connection ended after 100,000 of [\d,]+ bytes; a new attempt continues there"
     ):
         made.locate()
     server.patience = None

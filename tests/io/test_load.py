@@ -131,3 +131,27 @@ def test_metadata_of_an_onnx_file_is_ours_or_of_no_interest(tmp_path: Path) -> N
     for text, message in sentences.items():
         with pytest.raises(ValueError, match=rf"m.onnx cannot be audited: .*{message}"):
             described(classes="[]", schema=text)
+
+
+def test_weights_of_data_parallel_and_of_whole_models(tmp_path: Path) -> None:
+    place = f"{tmp_path / 'mine.py'}:Mine"
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\nclass Mine(nn.Linear):\n    def __init__(self): super().__init__(2, 2)\n"
+    )
+    network = nn.Linear(2, 2)
+    torch.save(nn.DataParallel(network).state_dict(), tmp_path / "parallel.pt")
+    model = load_model(place, tmp_path / "parallel.pt")
+    points = torch.rand(3, 2)
+    torch.testing.assert_close(model.network.logits(points)[0], network(points))
+    torch.save(network, tmp_path / "whole.pt")
+    with pytest.raises(ValueError, match=r"got a pickled object, such as a whole model: save network.state_dict\(\)$"):
+        load_model(place, tmp_path / "whole.pt")
+
+
+def test_what_is_no_model_gets_advice(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"zoo:NAME.*got fashion-lenet-udp: did you mean zoo:fashion-lenet-udp\?"):
+        load_model("fashion-lenet-udp")
+    weights = tmp_path / "x.safetensors"
+    weights.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"name its network, my_file.py:MyNet --weights .*x.safetensors"):
+        load_model(str(weights))

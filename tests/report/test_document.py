@@ -2,9 +2,10 @@ import io
 import re
 from pathlib import Path
 
+import pytest
 import rich.console
 
-from widemargin.report.document import Picture, Report, Verdict
+from widemargin.report.document import Picture, Remark, Report, Verdict, counted
 from widemargin.report.figures import panels
 from widemargin.report.tables import Table, mean_std
 
@@ -52,6 +53,29 @@ def test_markdown_and_terminal_say_the_same(tmp_path: Path) -> None:
             "E[w]",
         ):
             assert words in text
+
+
+def test_advice_is_given_once(tmp_path: Path) -> None:
+    remarks = [Remark(name, "suspicious", "doubtful", "3.0% of 200 points", "Audit again.", "x") for name in "ab"]
+    Report("T", "s", "s", (*remarks, Remark("c", "fine", "good", "5.0%"))).write(tmp_path)
+    for text in ((tmp_path / "report.md").read_text(), (tmp_path / "page.html").read_text()):
+        assert text.count("Audit again.") == 1
+        assert "As for a, above." in text
+        assert text.count("6 of 200 points") == 2
+        assert "5.0 %" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("break 1.00% of 100 points that", "break 1 of 100 points that"),
+        ("0.0% of 37 answers", "0 of 37 answers"),
+        ("12.3% of 2000 points", "12.3 % of 2000 points"),
+        ("50 % and 3.0%", "50 % and 3.0 %"),
+    ],
+)
+def test_few_points_are_counted(text: str, shown: str) -> None:
+    assert counted(text) == shown
 
 
 def test_mean_and_sample_deviation() -> None:

@@ -14,10 +14,10 @@ SWEPT = Swept("udp", "PGD-10 linf 0.1", {"eps": Range(0.1, 0.4, log=True)}, TRIA
 
 def test_the_best_that_was_trained_to_the_end_is_chosen_and_tested() -> None:
     told = page(SWEPT)
-    assert told.summary.startswith("4 trials, 1 pruned, 1 diverged. Chosen on the validation part: trial 2, robust 50")
+    assert told.summary.startswith("4 trials, 1 pruned, 1 diverged. Chosen on the validation split: trial 2, robust 50")
     # Two standard errors of a half of 100.
     assert "less than 10.0 points below" in told.summary
-    assert told.summary.endswith("On the test part it has robust 45.00 % (PGD-10 linf 0.1), clean 60.00 %.")
+    assert told.summary.endswith("On the test split it has robust 45.00 % (PGD-10 linf 0.1), clean 60.00 %.")
     assert "eps from 0.1 to 0.4 on a log scale" in told.settings
     assert [row[0] for row in told.tables[0].rows] == ["2", "0"]
     assert SWEPT.summary()["chosen"] == 2

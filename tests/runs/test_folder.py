@@ -90,7 +90,7 @@ def test_a_schema_is_kept_and_written_anew(tmp_path: Path) -> None:
     assert folder.read_schema() == schema
     good = folder.schema.read_text()
     folder.schema.write_text(good.replace("0.5", "0.7"))
-    with pytest.raises(Damaged, match=r"schema.json is damaged .*: `widemargin resume .*` writes it anew"):
+    with pytest.raises(Damaged, match=r"schema.json is damaged .*: `widemargin resume .*` writes it again"):
         folder.read_schema()
     folder.save_schema(schema)
     assert folder.schema.read_text() == good

@@ -119,7 +119,7 @@ def test_an_objective_of_ones_own_cannot_be_read_back(mine: Any, tmp_path: Path)
     assert isinstance(search, Search)
     trial = replace(TRIAL, method=Method(replace(search, objective=mine), clean_loss))
     (tmp_path / "run.yaml").write_text(written({"run": to_dict(trial)}))
-    with pytest.raises(ValueError, match=r"run.yaml: my_own is your own and cannot be read from a file: go on by"):
+    with pytest.raises(ValueError, match=r"run.yaml: my_own is your own and cannot be read from a file: resume by"):
         read_run(tmp_path / "run.yaml")
 
 

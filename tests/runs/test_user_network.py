@@ -123,7 +123,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-CANNOT = "the network cannot answer points of shape [3], as those of two.npz are, got "
+CANNOT = "the network must take points of shape [3], as those of two.npz are, but it raised an error ("
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_a_killed_worker_costs_no_number(tasks: RayTasks, tmp_path: Path) -> Non
     workers(tasks, said).do([Job("digits", 1, train, (folder, pid))], "Work")
     killer.join()
     assert len(pid.read_text().split()) == 2
-    assert "digits: its worker process was killed, it goes on from its checkpoint" in said.getvalue()
+    assert "digits: its worker process was killed, it resumes from its checkpoint" in said.getvalue()
     interrupted.run(tmp_path / "uninterrupted")
     there, here = (load_file(tmp_path / name / "last.safetensors") for name in ("run", "uninterrupted"))
     assert all(torch.equal(there[name], here[name]) for name in here)
@@ -105,7 +105,7 @@ def test_a_job_that_kills_every_worker_is_given_up(tasks: RayTasks, tmp_path: Pa
     said = io.StringIO()
     with pytest.raises(BrokenProcessPool, match=r"^bad was begun 2 times and its worker process was killed each time"):
         workers(replace(tasks, retries=1), said).do([Job("bad", 1, killed, ())], "Work")
-    assert said.getvalue().count("goes on from its checkpoint") == 1
+    assert said.getvalue().count("resumes from its checkpoint") == 1
 
 
 @pytest.mark.slow

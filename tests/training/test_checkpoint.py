@@ -90,9 +90,9 @@ def test_what_is_no_whole_file_of_this_run_is_one_sentence(tmp_path: Path) -> No
         assert "\n" not in str(raised.value)
         assert training.update == 0
 
-    refused(b"", "is damaged or none of ours")
-    refused(b"not a file of weights at all", "is damaged or none of ours")
-    refused(whole[:-5], "is damaged or none of ours")
+    refused(b"", "is damaged or not a widemargin file")
+    refused(b"not a file of weights at all", "is damaged or not a widemargin file")
+    refused(whole[:-5], "is damaged or not a widemargin file")
     refused(whole[:-5] + b"12345", r"is damaged \(its checksum differs\)")
     refused(whole, "must be of run other, got key: choose another folder", key="other")
     refused(whole, r"does not fit this training \(its network 'head.0.bias' must be", width=4)
@@ -143,5 +143,5 @@ def test_weights_of_the_resnet_with_a_last_normalisation_are_refused(tmp_path: P
     network = Single(before_head(ResNetSpec(width=2).build(torch.Generator().manual_seed(0))))
     older = network.state_dict() | {f"head.norm.{name}": torch.ones(16) for name in ("weight", "bias")}
     write(tmp_path / "best.safetensors", older, {})
-    with pytest.raises(ValueError, match=r"'head.norm.bias' must be None, got .* or train anew if an older version"):
+    with pytest.raises(ValueError, match=r"'head.norm.bias' must be None, got .* or train again if an older version"):
         load_weights(tmp_path / "best.safetensors", network)

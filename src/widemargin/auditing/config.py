@@ -42,8 +42,10 @@ class AuditConfig:
             raise ValueError(f"the seed must be a whole number from -2^63 to 2^63 - 1, got {self.seed}")
         if self.categories is not None:
             self.categories.check_box(self.balls[0].box)
-        if self.points < 1 or self.chunk < 1:
-            raise ValueError(f"an audit needs at least 1 point and chunks of 1, got {self.points} and {self.chunk}")
+        if self.points < 1:
+            raise ValueError(f"the number of points (--points) must be at least 1, got {self.points}")
+        if self.chunk < 1:
+            raise ValueError(f"chunk, the points that are attacked together, must be at least 1, got {self.chunk}")
 
     def __repr__(self) -> str:
         """An audit is saved under a key made of this: what suites are by default is not said, so that keys stay."""

@@ -98,7 +98,7 @@ def _as_judged(target: AuditTarget, some: Examples) -> Finding:
     assert draws is not None
     if finding.verdict == "fine":
         return finding
-    evidence = f"{finding.evidence}; all figures here are of the mean over {draws.verification} fixed draws"
+    evidence = f"{finding.evidence}; all numbers here are of the mean over {draws.verification} fixed draws"
     return replace(finding, verdict="suspicious", evidence=evidence, advice="use it by such a mean, too")
 
 

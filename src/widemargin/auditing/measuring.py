@@ -79,7 +79,7 @@ def unattacked(target: AuditTarget, examples: Subset) -> dict[str, Array]:
 def _fails(why: str) -> str:
     return (
         f"the network must answer wherever it is asked, but failed while points were attacked ({why}): what was "
-        "measured before is saved, and the same command goes on from there"
+        "measured before is saved, and the same command continues from there"
     )
 
 

@@ -1,6 +1,6 @@
-"""The verbs.  This room knows machines, files and terminals, and no mathematics.
+"""The subcommands.  This package knows machines, files and terminals, and no mathematics.
 
-The options of a verb are in `verbs`, what it does in the module of its name: help needs only the former, no torch."""
+The options of a subcommand are in `verbs`, what it does in the module of its name: help needs only the former, no torch."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from widemargin.cli.help_text import wrapped_help
+from widemargin.cli.parser_errors import one_sentence
 from widemargin.cli.spelling import Verbs, check_words, option_of
 from widemargin.cli.verbs.audit import Audit
 from widemargin.cli.verbs.calibrate import Calibrate
@@ -56,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         # Whatever reads the output, `head` for instance, has had enough; nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        sys.exit(141)
 
 
 def execute(verb: Verb) -> None:
@@ -77,7 +78,7 @@ def execute(verb: Verb) -> None:
     except MemoryError:
         _refuse(_TOO_LARGE)
     except RecursionError:
-        _refuse("something here is nested too deeply to be read: it is damaged, or none of ours")
+        _refuse("something here is nested too deeply to be read: it is damaged, or not a widemargin file")
     except RuntimeError as error:
         kind = type(error).__name__
         # By name, since importing it takes a tenth of a second.
@@ -89,7 +90,7 @@ def execute(verb: Verb) -> None:
             raise
         _refuse(_TOO_LARGE)
     except KeyboardInterrupt:
-        print("widemargin: stopped; what was saved is kept, and the same command goes on from there", file=sys.stderr)
+        print("widemargin: stopped; what was saved is kept, and the same command continues from there", file=sys.stderr)
         sys.exit(130)
 
 
@@ -111,7 +112,8 @@ def _parsed(words: Sequence[str]) -> Verb:
     for name in kinds if is_script else {*words[:1]} & {*kinds}:
         kinds[name] = grouped(kinds[name])
     verbs: Any = Union[tuple(Annotated[kind, subcommand(name)] for name, kind in kinds.items())]  # noqa: UP007
-    with nullcontext() if is_script else wrapped_help():
+    called = " ".join(("widemargin", *(word for word in words[:1] if not word.startswith("-"))))
+    with nullcontext() if is_script else wrapped_help(), one_sentence(called):
         parsed = tyro.cli(
             verbs,
             prog="widemargin",
@@ -129,7 +131,7 @@ _TOO_LARGE = (
 )
 
 _KILLED = (
-    "a worker process was killed, maybe for want of memory; run the same command to go on, or take fewer --workers"
+    "a worker process was killed, maybe for want of memory; run the same command to resume, or take fewer --workers"
 )
 
 

@@ -87,7 +87,7 @@ def calibrate(words: Calibrate, console: rich.console.Console) -> None:
     else:
         if drawn.validation is drawn.test:
             raise ValueError(
-                "--fit needs a validation part, and a file that is all for tests has none: fit without --test and "
+                "--fit needs a validation split, and a file that is all for tests has none: fit without --test and "
                 "--data first, then measure with --test"
             )
         if RunFolder(out).description.exists() and out.resolve() != Path(place).resolve():
@@ -155,7 +155,8 @@ def _csv(rows: Tensor, tests: Dataset, logits: MemberLogits, scaled: Tensor | No
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("row", "label", "prediction", "confidence", "entropy", "mutual_information", "correct"))
-    columns = (rows.tolist(), labels, classes, answer.confidence.tolist(), answer.entropy.tolist(), information)
+    # Rows are counted from 1 wherever a person reads them.
+    columns = ((rows + 1).tolist(), labels, classes, answer.confidence.tolist(), answer.entropy.tolist(), information)
     for row, label, predicted, *numbers in zip(*columns, strict=True):
         writer.writerow((row, tests.names[label], _name(tests, predicted), *numbers, int(label == predicted)))
     return text.getvalue()

@@ -52,9 +52,19 @@ def compare_runs(words: Compare, console: rich.console.Console) -> None:
 def _compared(folders: Sequence[Path]) -> list[Table]:
     """What is damaged is left out, and a note below the last table says so."""
     entries, left_out = [], []
+    audits: dict[Path, _Audits] = {}
     for folder in folders:
         try:
-            entries.append(_entry(RunFolder(folder)) if (folder / "run.yaml").exists() else _audit_entry(folder))
+            audits[folder] = _read_audits(folder)
+        except Damaged as problem:
+            left_out.append(str(problem))
+    wanted = _shared(list(audits.values()))
+    for folder, read in audits.items():
+        measured, unlike = _of_same_examples(read, wanted)
+        try:
+            is_run = (folder / "run.yaml").exists()
+            entries.append(_entry(RunFolder(folder), measured) if is_run else _audit_entry(folder, measured))
+            left_out += [f"{folder / name}, which is of other examples ({read[name][1]})" for name in unlike]
         except Damaged as problem:
             left_out.append(str(problem))
     if not entries:
@@ -125,12 +135,12 @@ def _is_run(folder: Path) -> bool:
         return True
 
 
-def _entry(folder: RunFolder) -> Entry:
+def _entry(folder: RunFolder, audit: Measured | None) -> Entry:
     content, figures = read_description(folder.description), folder.read_figures()
     if figures is None:
-        raise ValueError(f"{folder.path} is not done: go on by `widemargin resume {folder.path}`, or leave it out")
+        raise ValueError(f"{folder.path} is not done: finish it by `widemargin resume {folder.path}`, or leave it out")
     if "clean" not in figures:
-        raise ValueError(f"{folder.path} has no accuracy, since its data has no test part: leave it out")
+        raise ValueError(f"{folder.path} has no accuracy, since its data has no test split: leave it out")
     try:
         run, data = dict(content["run"] if "run" in content else content["fitted"]), dict(content["data"])
         rows = data["rows"]
@@ -140,7 +150,7 @@ def _entry(folder: RunFolder) -> Entry:
         tested = Measured(float(figures["clean"]), n, robust)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as problem:
         raise Damaged(f"{folder.path} is damaged ({problem!r})") from None
-    return Entry(str(folder.path), str(content.get("title") or ""), run, data, tested, _audit(folder.path))
+    return Entry(str(folder.path), str(content.get("title") or ""), run, data, tested, audit)
 
 
 def _validation(run: Mapping[str, Any], n: int) -> Attack | None:
@@ -150,28 +160,39 @@ def _validation(run: Mapping[str, Any], n: int) -> Attack | None:
     return Attack(f"{attack.name} {attack.norm}", attack.eps, n, (attack.effort,))
 
 
-def _audit_entry(folder: Path) -> Entry:
+def _audit_entry(folder: Path, measured: Measured | None) -> Entry:
     """Of a model that is no run."""
-    measured = _audit(folder)
     assert measured is not None
     content = read_json(next(folder / name for name in _AUDITS if (folder / name).exists()))
     model, data = (str(content.get(name, "")) for name in ("model", "data"))
     return Entry(str(folder), model or folder.name, {}, {"name": data}, measured, measured)
 
 
-def _audit(folder: Path) -> Measured | None:
-    """Of all norms together, which must have been asked of the same examples: there is one clean accuracy."""
-    audits = {name: _read_audit(folder / name) for name in _AUDITS if (folder / name).exists()}
+_Audits = dict[str, tuple[Measured, str]]
+"""What was measured and of which examples, by the file's name, which says the norm."""
+
+
+def _read_audits(folder: Path) -> _Audits:
+    return {name: _read_audit(folder / name) for name in _AUDITS if (folder / name).exists()}
+
+
+def _shared(audits: Sequence[_Audits]) -> str | None:
+    """The norm in which models are compared if the audits of one are of different examples: all have it, best of all
+    for the same examples."""
+    audited = [read for read in audits if read]
+    shared = [name for name in _AUDITS if audited and all(name in read for read in audited)]
+    alike = [name for name in shared if len({read[name][1] for read in audited}) == 1]
+    return next(iter([*alike, *shared]), None)
+
+
+def _of_same_examples(audits: _Audits, wanted: str | None) -> tuple[Measured | None, list[str]]:
+    """Of all norms together, as far as they are of the same examples: there is one clean accuracy.  And what is not."""
     if not audits:
-        return None
-    if len({examples for _, examples in audits.values()}) > 1:
-        listed = "; ".join(f"{name}: {examples}" for name, (_, examples) in audits.items())
-        raise ValueError(
-            f"the audits in {folder} must be of the same examples, got {listed}: repeat one with the --points and "
-            "--seed of the other, or move it elsewhere"
-        )
-    (first, _), *_ = audits.values()
-    return replace(first, robust={attack: share for one, _ in audits.values() for attack, share in one.robust.items()})
+        return None, []
+    first, examples = audits[wanted] if wanted in audits else next(iter(audits.values()))
+    alike = [measured for measured, others in audits.values() if others == examples]
+    robust = {attack: share for measured in alike for attack, share in measured.robust.items()}
+    return replace(first, robust=robust), [name for name, (_, others) in audits.items() if others != examples]
 
 
 def _read_audit(path: Path) -> tuple[Measured, str]:

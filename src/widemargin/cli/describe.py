@@ -15,8 +15,10 @@ from widemargin import recipes
 from widemargin.cli.local_data import OwnData, own_data
 from widemargin.cli.verbs.train import Train
 from widemargin.data.augment import CropFlip
+from widemargin.data.checks import ClassName
 from widemargin.data.dataset import Dataset, Splits
 from widemargin.data.images import ImageSet, image_sets
+from widemargin.data.limits import listed
 from widemargin.data.schema import apart
 from widemargin.measure.neighbors import NEAREST
 from widemargin.measure.separation import auto_radius
@@ -46,17 +48,22 @@ from widemargin.uncertainty.estimators import (
 
 Number = TypeVar("Number", int, float)
 _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
+    # First: where no --alpha is given, it follows from --eps.
+    "eps validate_eps": ("a number of at least 0", lambda value: 0 <= value < math.inf),
     "epochs batch steps capacity width validate_every": ("a whole number of at least 1", lambda value: value >= 1),
     "dropout_draws": ("a whole number of at least 1", lambda value: value >= 1),
     "members": ("a whole number of at least 2", lambda value: value >= 2),
     "patience": ("a whole number of at least 0", lambda value: value >= 0),
     "alpha scale lr": ("a number above 0", lambda value: 0 < value < math.inf),
     "weight": ("a number of at least 0", lambda value: 0 <= value < math.inf),
-    "eps validate_eps": ("a number of at least 0", lambda value: 0 <= value < math.inf),
     "fraction": ("above 0 and at most 1", lambda value: 0 < value <= 1),
     "dropout": ("at least 0 and below 1", lambda value: 0 <= value < 1),
 }
 """What each option may be, said in its own name rather than in that of the part it becomes."""
+_ROWS_OF_A_CLASS = 5
+"""With fewer on average there is a warning."""
+_SLACK = 1e-6
+"""For rounding, as balls have it."""
 _STEPS, _SHARE_OF_EPS, _SHARE_OF_SINGLE_STEP = 10, 0.25, 1.25
 MEASURES: dict[str, Objective] = {name.replace(" ", "-"): measure for name, measure in CLIMBED.items()}
 
@@ -111,6 +118,7 @@ def describe(words: Train) -> tuple[str, Run, Splits]:
             "--perturb-categories changes columns, which latent space has not: leave out --latent and --cut"
         )
     box = inputs if named is None else named.holding(inputs.fixed)
+    _check_values(drawn.train, box)
     space = (named or OPEN) if words.latent or words.cut else box
     method = with_category_changes(_weighted(words, _method(words, space), drawn.train), changes)
     if words.augment and not image:
@@ -168,11 +176,32 @@ def box_of(examples: Dataset) -> Box:
 
 def notes_on(drawn: Splits) -> tuple[str, ...]:
     """What is worth a warning of the data before it is trained on."""
-    train = drawn.train
+    train, notes = drawn.train, (*drawn.notes, *_notes_on_labels(drawn.train))
     if train.schema is not None or train.stored.ndim != 2:
-        return drawn.notes
+        return notes
     spreads = train.points.double().std(0, correction=0).tolist()
-    return (*drawn.notes, *apart({f"feature {k}": spread for k, spread in enumerate(spreads)}))
+    return (*notes, *apart({f"feature {k}": spread for k, spread in enumerate(spreads)}))
+
+
+def _notes_on_labels(train: Dataset) -> tuple[str, ...]:
+    """A measurement may be taken for a class: its values have decimals, or hardly any two rows share one."""
+    rows, names = len(train.known), train.names
+    counted = f"{len(names)} classes for {rows:,} training rows"
+    if any(map(_has_decimals, names)):
+        return (
+            f"labels are numbers with decimals, {listed(names)} ({counted}): if they are a measurement, name another "
+            "column with --label",
+        )
+    if len(names) > 2 and rows < _ROWS_OF_A_CLASS * len(names):
+        return (f"classes have few rows ({counted}): if the labels are no classes, name another column with --label",)
+    return ()
+
+
+def _has_decimals(name: ClassName) -> bool:
+    try:
+        return float(name) % 1 != 0
+    except ValueError:
+        return False
 
 
 def _weighted(words: Train, method: Method, train: Dataset) -> Method:
@@ -194,6 +223,18 @@ def _check_numbers(words: Train) -> None:
                 raise ValueError(f"{_flag(word)} must be {wanted}, got {value}")
 
 
+def _check_values(examples: Dataset, box: Box) -> None:
+    """Before anything is trained, and in the words of the command line."""
+    values = examples.stored
+    if box.is_open or examples.white != 1 or not values.dtype.is_floating_point or not values.numel():
+        return
+    low, high = float(values.min()), float(values.max())
+    if low < -_SLACK or high > 1 + _SLACK:
+        advice = f"{'divide them by 255' if low >= 0 and high <= 255 else 'rescale them'}, or give --box open"
+        kind = "pixels" if values.ndim == 4 else "values"
+        raise ValueError(f"{kind} of --data must be from 0 to 1, got {low:g} to {high:g}: {advice} if all are valid")
+
+
 def ball_named(norm: str, radius: float, box: Box) -> Ball:
     ball: Ball = _offered("norm", norm)(radius, box)
     return ball
@@ -211,7 +252,7 @@ def data_named(words: Train, flag: str = "--data") -> ImageSet | OwnData:
     if words.data in image_sets():
         own = [word for word in ("test", "validation") if getattr(words, word) is not None]
         if own:
-            raise ValueError(f"--{own[0]} is for your own data, but {words.data} has parts of its own: leave it out")
+            raise ValueError(f"--{own[0]} is for your own data, but {words.data} has splits of its own: leave it out")
         # As published: every seed holds out images of its own, but few images are the same few for all.
         return ImageSet(words.data, words.fraction, seed=words.seed if words.fraction == 1 else 42)
     path = Path(os.path.expanduser(words.data))

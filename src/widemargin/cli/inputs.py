@@ -101,8 +101,8 @@ def answers(network: Network, tests: Dataset, called: str) -> MemberLogits:
         kind = "" if isinstance(problem, ValueError) else f"{type(problem).__name__}: "
         reason = f"{kind}{problem}".splitlines()[0]
         raise ValueError(
-            f"the network cannot answer points of shape {list(inputs.shape[1:])}, as those of {called} are, "
-            f"got {reason}"
+            f"the network must take points of shape {list(inputs.shape[1:])}, as those of {called} are, but it raised "
+            f"an error ({reason}): give the data that it was trained for"
         ) from problem
     if tests.classes > logits.shape[-1]:
         raise ValueError(
@@ -134,7 +134,7 @@ def data_asked(words: Audit | Calibrate, model: Model, flag: str = "--data") -> 
     if word is not None:
         return data_named(Train(word, "", label=words.label or _LABEL, decimal=words.decimal, size=words.size), flag)
     if model.run is None:
-        raise ValueError("a model that is no run of ours needs --data")
+        raise ValueError("a model that is not a widemargin run needs --data")
     return model.run.data
 
 
@@ -187,7 +187,7 @@ def with_tests(data: DataSpec) -> tuple[str, Splits]:
     """What it is called, and its parts."""
     drawn = data.draw()
     if not isinstance(drawn, Splits):
-        raise ValueError("there must be a test part, got points of a toy set: give --data")
+        raise ValueError("there must be a test split, got points of a toy set: give --data")
     if isinstance(data, LocalData | SplitData | TableData | SchemaData | WholeFile):
         return Path(drawn.test.origin.place).name, drawn
     return data.name if isinstance(data, ImageSet) else type(data).__name__, drawn

@@ -1,25 +1,56 @@
-"""A sentence for a verb or an option that does not exist, with the nearest one that does."""
+"""A sentence for a subcommand or an option that does not exist, with the nearest one that does."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
+from typing import get_type_hints
 
 Verbs = Mapping[str, "type | Verbs"]
 
 RENAMED = {"--rate": "--lr", "--decay": "--schedule"}
 """Options that had another name before."""
+ELSEWHERE = {
+    "--lr": "--learning-rate --learning-rate-init --step-lr",
+    "--schedule": "--scheduler --lr-schedule --lr-scheduler",
+    "--eps": "--epsilon --epsilons --radius --radii --eps-train",
+    "--alpha": "--step-size --eps-step --eps-iter",
+    "--steps": "--num-steps --n-steps --nb-iter --max-iter --iterations --iters --n-iter",
+    "--weight": "--beta --lambda --lam --reg --trades-beta",
+    "--batch": "--batch-size --bs",
+    "--epochs": "--num-epochs --n-epochs --max-epochs",
+    "--data": "--dataset --train --input",
+    "--network": "--model --arch --architecture --net",
+    "--method": "--loss --algorithm --attack --defense",
+    "--label": "--target --target-column --y",
+    "--points": "--n-examples --n-ex --num-samples --n-samples --limit",
+    "--out": "--output --output-dir --out-dir --save-dir --folder",
+    "--seed": "--random-state --random-seed",
+    "--device": "--gpu --cuda",
+    "--fit": "--temperature --scaling",
+    "--weights": "--checkpoint --ckpt --state-dict",
+    "--members": "--ensemble --ensemble-size --n-members",
+    "--fixed": "--immutable --frozen",
+    "--judge-eps": "--eval-eps --evaluation-eps",
+    "--validate-eps": "--val-eps --validation-eps",
+    "--validate-every": "--val-every --eval-every",
+    "--stop-after": "--time-limit --max-time",
+    "--budget": "--time-limit --max-time --timeout",
+    "--workers": "--n-jobs --num-workers --jobs",
+    "--trials": "--n-trials --num-trials",
+}
+"""What options are called in other libraries."""
 # tyro's own: --tyro-print-completion and --tyro-write-completion.
 _EVERYWHERE = ("--help", "--tyro-")
 
 
 def check_words(words: Sequence[str], verbs: Verbs, command: str = "widemargin") -> None:
-    """ValueError for the first word that no verb knows; what else may be wrong is for the parser."""
+    """ValueError for the first word that no subcommand knows; what else may be wrong is for the parser."""
     if not words or words[0].startswith("-"):
         return
     if words[0] not in verbs:
-        raise ValueError(f"`{command}` has no verb {words[0]}{_hint(words[0], verbs, command)}")
+        raise ValueError(f"`{command}` has no subcommand {words[0]}{_hint(words[0], verbs, command)}")
     kind, command = verbs[words[0]], f"{command} {words[0]}"
     if isinstance(kind, Mapping):
         check_words(words[1:], kind, command)
@@ -32,7 +63,19 @@ def check_words(words: Sequence[str], verbs: Verbs, command: str = "widemargin")
         new = RENAMED.get(option)
         if new in options:
             raise ValueError(f"{option} is now called {new}")
+        if option in _aliases(kind):
+            continue
+        ours = [name for name, others in ELSEWHERE.items() if option in others.split() and name in options]
+        if ours:
+            raise ValueError(f"`{command}` has no option {option}: it is called {ours[0]}")
         raise ValueError(f"`{command}` has no option {option}{_hint(option, options, command)}")
+
+
+def _aliases(kind: type) -> set[str]:
+    """Second names of options, which are in the annotations of their fields."""
+    hints = get_type_hints(kind, include_extras=True).values()
+    notes = [note for hint in hints for note in getattr(hint, "__metadata__", ())]
+    return {alias for note in notes for alias in getattr(note, "aliases", None) or ()}
 
 
 def option_of(value: str, words: Sequence[str]) -> str:

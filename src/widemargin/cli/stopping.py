@@ -49,9 +49,9 @@ class Asked:
     def leave(self, where: str, command: str) -> NoReturn:
         """With the exit code that shells know for a signal, or 0 if it was to be so."""
         if self.signal is None:
-            print(f"widemargin: stopped after {self.stop_after} {where}; go on with: {command}")
+            print(f"widemargin: stopped after {self.stop_after} {where}; resume with: {command}")
             sys.exit(0)
-        print(f"widemargin: stopped {where}; go on with: {command}", file=sys.stderr)
+        print(f"widemargin: stopped {where}; resume with: {command}", file=sys.stderr)
         sys.exit(128 + self.signal)
 
 

@@ -36,7 +36,7 @@ def sweep(words: Sweep, console: rich.console.Console) -> None:
     first = asked.prepared({name: within.rounded(within.low) for name, within in asked.ranges.items()})
     assert first.validation is not None
     attack = validation_attack(first.description["run"])
-    judge = f"accuracy on the validation part under {attack}"
+    judge = f"accuracy on the validation split under {attack}"
     console.print(f"Judge of all trials, never searched: {judge}", style="bold", highlight=False)
     storage = optuna_sweep.Storage(words.storage or f"sqlite:///{words.out}/sweep.db", asked.name)
     warmup = first.plan.updates(len(first.train)) // 4

@@ -27,7 +27,7 @@ def train(words: Train, console: rich.console.Console, clock: Callable[[], float
         seconds(words.stop_after)
     if words.eps == "auto":
         # Up to half a minute for many images.
-        say(console, "--eps auto: measuring how far the classes of the training part are apart")
+        say(console, "--eps auto: measuring how far the classes of the training split are apart")
     title, run, drawn = describe(words)
     folder = RunFolder.of(run, Path("runs")) if words.out is None else RunFolder(words.out)
     for note in notes_on(drawn):

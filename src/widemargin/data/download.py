@@ -89,7 +89,7 @@ def _resume(address: str, part: Path, output: Path) -> None:
                 progress.advance(bar, len(chunk))
     if total is not None and part.stat().st_size < total:
         raise OSError(
-            f"the connection ended after {part.stat().st_size:,} of {total:,} bytes; a new attempt goes on there"
+            f"the connection ended after {part.stat().st_size:,} of {total:,} bytes; a new attempt continues there"
         )
     part.replace(output)
 

@@ -69,8 +69,10 @@ def unpickled(file: BufferedReader | BytesIO, size: int) -> Any:
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
     except Exception as problem:
-        # It may raise anything on a malformed file.
-        raise ValueError(f"it must hold tensors and nothing else, got {sentence(problem)}") from None
+        # It may raise anything on a malformed file.  Of a pickled object it says this, in many lines.
+        is_object = "Unsupported global" in str(problem)
+        got = "a pickled object, such as a whole model" if is_object else sentence(problem)
+        raise ValueError(f"it must hold tensors and nothing else, got {got}") from None
 
 
 def named_tensors(content: Any) -> dict[str, Tensor]:

@@ -53,7 +53,7 @@ def _fill(folder: RunFolder, weights: str, network: Network) -> None:
     try:
         load_weights(path, network)
     except Damaged as problem:
-        again = best_again(folder) if path == folder.best else f"`widemargin resume {folder.path}` writes it anew"
+        again = best_again(folder) if path == folder.best else f"`widemargin resume {folder.path}` writes it again"
         raise Damaged(f"{problem}: {again}") from None
 
 
@@ -66,7 +66,7 @@ def weights_of(folder: RunFolder, weights: str) -> Path:
     else:
         path = folder.last
     if not path.exists():
-        raise ValueError(f"{path} is not there (yet): `widemargin resume {folder.path}` goes on, and writes it")
+        raise ValueError(f"{path} is not there (yet): `widemargin resume {folder.path}` continues, and writes it")
     return path
 
 
@@ -97,7 +97,7 @@ def schema_of(folder: RunFolder, run: Run) -> Schema | None:
     """Of the run's table; it must be there if the run is on one."""
     schema = folder.read_schema()
     if schema is None and isinstance(run.data, TableData):
-        raise Damaged(f"{folder.schema} is missing: `widemargin resume {folder.path}` writes it anew")
+        raise Damaged(f"{folder.schema} is missing: `widemargin resume {folder.path}` writes it again")
     return schema
 
 

@@ -72,9 +72,12 @@ def load_model(
     if path.suffix in _READERS:
         return _exported(place, path)
     if path.is_file():
-        raise ValueError(
-            f"a model must be a run's folder, a .pt2 or .onnx file, or my_file.py:MyNet with --weights, got {place}"
-        )
+        with_network = f"{_MODELS}, got {place}"
+        if path.suffix in _OF_WEIGHTS:
+            with_network += f", which has weights alone: name its network, my_file.py:MyNet --weights {place}"
+        raise ValueError(with_network)
+    if not path.exists() and (ZOO / place).is_dir():
+        raise ValueError(f"{_MODELS}, got {place}: did you mean {PREFIX}{place}?")
     return _run(RunFolder(path), which, scaled)
 
 
@@ -102,6 +105,8 @@ def load(place: str | Path) -> nn.Module:
     return network.head
 
 
+_MODELS = "a model must be a run's folder, zoo:NAME, a .pt2 or .onnx file, or my_file.py:MyNet with --weights"
+_OF_WEIGHTS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin")
 _READERS = {".pt2": read_pt2, ".onnx": read_onnx}
 
 
@@ -134,7 +139,7 @@ def _schema_in(metadata: Mapping[str, str], path: Path) -> Schema | None:
 def _run(folder: RunFolder, which: Literal["best", "last"], scaled: bool) -> Model:
     run, module = trained(folder, which)
     if folder.read_figures() is None:
-        raise ValueError(f"{folder.path} has not finished training: `widemargin resume {folder.path}` goes on")
+        raise ValueError(f"{folder.path} has not finished training: `widemargin resume {folder.path}` finishes it")
     used = folder.best if which == "best" and folder.best.exists() else folder.last
     notes = () if used.stem == which else (f"it has no {which} weights, so its {used.stem} ones are used",)
     description = read_description(folder.description)
@@ -198,7 +203,7 @@ def check_gradients(network: Network, inputs: Points) -> None:
     (gradient,) = torch.autograd.grad(logits.sum(), points, allow_unused=True) if logits.requires_grad else (None,)
     if gradient is None:
         raise ValueError(
-            "gradients must reach the network's inputs, but its answers are cut off from them: remove detach(), "
+            "gradients must reach the network's inputs, but its outputs are cut off from them: remove detach(), "
             "no_grad(), numpy and the like from its forward"
         )
 
@@ -225,8 +230,8 @@ def _read_weights(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
 
 def _fill(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     wanted = {name: list(value.shape) for name, value in module.state_dict().items()}
-    # Prefixes of a network that training cut at its input, and of a compiled one.
-    for prefix in ("head.", "_orig_mod."):
+    # Prefixes of a network that training cut at its input, of one in DataParallel, and of a compiled one.
+    for prefix in ("head.", "module.", "_orig_mod."):
         if tensors.keys() != wanted.keys() and all(name.startswith(prefix) for name in tensors):
             tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
     stored = {name: list(value.shape) for name, value in tensors.items()}

@@ -21,13 +21,13 @@ DEFINITIONS = {
     "ECE": "expected calibration error: the difference of accuracy and confidence, averaged over the predictions.",
     "NLL": "negative log-likelihood of the labels: how surprised the network is by them, in nats.",
     "Brier": "squared distance of the probabilities to the label, 0 to 2.",
-    "AUROC": "how often a suspect has the higher uncertainty: 1 always, .5 by chance.",
+    "AUROC": "how often a misclassified or out-of-distribution example has the higher uncertainty: 1 always, .5 by chance.",
     "confidence": "the probability that the network gives to the class that it predicts.",
     "entropy": "the uncertainty of the mean prediction.",
     "mutual information": "what the members disagree about.",
     "expected entropy": "the mean uncertainty of the members.",
-    "variation ratio": "1 - the probability of the predicted class.",
-    "gap": "of the two largest log-probabilities.",
+    "variation ratio": "1 - max softmax probability.",
+    "gap": "top-2 log-probability margin: the difference of the two largest.",
 }
 
 
@@ -185,7 +185,7 @@ def _tables(calibrated: Calibrated) -> tuple[Table, ...]:
             "AUROC of each measure of uncertainty",
             ("measure", "misclassified from correct", *(f"{name} from {calibrated.data}" for name in first.ood)),
             rows,
-            f"1: higher for every suspect; 0.5: no better than chance. {len(first.misclassified):,} misclassified and "
+            f"1: higher for every misclassified or out-of-distribution example; 0.5: no better than chance. {len(first.misclassified):,} misclassified and "
             f"{len(first.correct):,} correct{elsewhere}."
             + (
                 " Of one member there is no mutual information, and expected entropy is entropy."
@@ -241,8 +241,8 @@ def _histograms(calibrated: Calibrated) -> Picture:
         "uncertainty",
         figure,
         f"Uncertainty of correct and misclassified examples on {calibrated.data}{outside}: shares of each "
-        "group, on a log scale. Entropies and mutual information in nats; variation ratio is 1 - the largest "
-        "probability; gap is that of the two largest log-probabilities.",
+        "group, on a log scale. Entropies and mutual information in nats; variation ratio is 1 - max softmax "
+        "probability; gap is the top-2 log-probability margin.",
     )
 
 

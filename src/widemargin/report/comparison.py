@@ -150,7 +150,7 @@ def _chosen(entries: Sequence[Entry]) -> tuple[dict[str, Measured], list[Attack]
         }
         same = set(led.values())
         said = same.pop() if len(same) == 1 else "; ".join(f"{ball}: {what}" for ball, what in led.items())
-        return audits, common, f"{statistics}Robust accuracy as audited: {said}."
+        return audits, common, f"{statistics}Robust accuracy as audited: {said}.{_not_in_all(audits, common)}"
     if any(not entry.run for entry in entries):
         radii = "; ".join(f"{place}: {_balls(audit)}" for place, audit in audits.items())
         unlike = _unlike_attacks(list(audits.values()))
@@ -173,7 +173,21 @@ def _chosen(entries: Sequence[Entry]) -> tuple[dict[str, Measured], list[Attack]
     if not common:
         return tested, [], f"{statistics}{why}, and no attack of the validation is common to all runs."
     led_by = "; ".join(f"{attack.ball}: {', '.join(attack.attacks)}" for attack in common)
-    return tested, common, f"{statistics}{why}: robust accuracy is under PGD alone ({led_by}), which flatters."
+    return (
+        tested,
+        common,
+        f"{statistics}{why}: robust accuracy is under PGD alone ({led_by}), which is an optimistic estimate.",
+    )
+
+
+def _not_in_all(audits: Mapping[str, Measured], common: Sequence[Attack]) -> str:
+    """A sentence on the balls that are no column, if there are any."""
+    balls = {
+        place: ", ".join(dict.fromkeys(attack.ball for attack in audit.robust if attack not in common))
+        for place, audit in audits.items()
+    }
+    listed = "; ".join(f"{ball} ({place})" for place, ball in balls.items() if ball)
+    return f" Left out, since not all were audited there alike: {listed}." if listed else ""
 
 
 def _balls(audit: Measured) -> str:

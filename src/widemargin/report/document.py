@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import platform
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
@@ -90,6 +91,36 @@ class Remark:
     """That does it."""
 
 
+_SHARE = re.compile(r"(\d+(?:\.\d+)?) ?% of (\d+) (points|answers)")
+_MOST_COUNTED = 500
+"""Of more, a percentage with one decimal does not say how many they are."""
+
+
+def counted(text: str) -> str:
+    """1 of 100 points instead of 1.00% of them, and a space before every other %."""
+
+    def count(share: re.Match[str]) -> str:
+        n = int(share[2])
+        return f"{float(share[1]) * n / 100:.0f} of {n} {share[3]}" if n <= _MOST_COUNTED else share[0]
+
+    return re.sub(r"(?<=\d)%", " %", _SHARE.sub(count, text))
+
+
+def _shown(verdicts: Iterable[Verdict | Remark]) -> Iterator[Verdict | Remark]:
+    """Advice that was given above is not repeated."""
+    given: dict[tuple[str, str], str] = {}
+    for one in verdicts:
+        if not isinstance(one, Remark):
+            yield one
+            continue
+        above = given.setdefault((one.advice, one.command), one.claim) if one.advice else one.claim
+        evidence = counted(one.evidence)
+        if above == one.claim:
+            yield replace(one, evidence=evidence)
+        else:
+            yield replace(one, evidence=evidence, advice=f"As for {above}, above.", command="")
+
+
 @dataclass(frozen=True, eq=False)
 class Picture:
     name: str
@@ -143,7 +174,7 @@ class Report:
 
     def _markdown(self) -> str:
         parts = [f"# {self.title}", self.summary]
-        parts += ["  \n  ".join([f"- **{v.word}**: {v.claim}", v.evidence, *_to_do(v)]) for v in self.verdicts]
+        parts += ["  \n  ".join([f"- **{v.word}**: {v.claim}", v.evidence, *_to_do(v)]) for v in _shown(self.verdicts)]
         parts += [table.markdown() for table in self.tables]
         parts += [f"![{picture.caption}]({picture.name}.png)\n\n{picture.caption}" for picture in self._all_pictures]
         return "\n\n".join([*parts, self.settings, versions()]) + "\n"
@@ -178,11 +209,11 @@ class Report:
     @property
     def _calm(self) -> list[Remark]:
         """Findings that need no attention."""
-        return [one for one in self.verdicts if isinstance(one, Remark) and one.tone == "good"]
+        return [one for one in _shown(self.verdicts) if isinstance(one, Remark) and one.tone == "good"]
 
     @property
     def _loud(self) -> list[Verdict | Remark]:
-        return [one for one in self.verdicts if isinstance(one, Verdict) or one.tone != "good"]
+        return [one for one in _shown(self.verdicts) if isinstance(one, Verdict) or one.tone != "good"]
 
     @property
     def _calm_count(self) -> str:

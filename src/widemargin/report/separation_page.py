@@ -198,7 +198,7 @@ def _auto(separated: Separated) -> tuple[Table, ...]:
             "Radii of `widemargin train --eps auto`",
             ("norm", "udp methods", "other methods"),
             tuple((norm, f"{radii['udp']:.3g}", f"{radii['others']:.3g}") for norm, radii in separated.auto.items()),
-            "Half the median distance and half the 25 % quantile, over the training part alone (at most 1,000 "
+            "Half the median distance and half the 25 % quantile, over the training split alone (at most 1,000 "
             "examples, drawn class by class). About a half or a quarter of the balls then meet one of another class: "
             "the udp methods stop at the boundary, other methods may cross it.",
         ),
@@ -301,7 +301,7 @@ def _remarks(separated: Separated) -> tuple[Remark, ...]:
                 f"{count:,} rows repeat another of their class.",
                 "copies",
                 "doubtful",
-                "some may fall into the test part and be counted as right although they were trained on",
+                "some may fall into the test split and be counted as right although they were trained on",
             )
         )
     return tuple(remarks)

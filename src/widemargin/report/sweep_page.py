@@ -59,13 +59,13 @@ def _chosen(swept: Swept) -> str:
     share = best[0].robust or 0.0
     within = 2 * (share * (1 - share) / swept.validated) ** 0.5
     said = (
-        f"Chosen on the validation part: trial {best[0].number}, robust {_percent(share)} ({swept.attack}); what is "
+        f"Chosen on the validation split: trial {best[0].number}, robust {_percent(share)} ({swept.attack}); what is "
         f"less than {100 * within:.1f} points below it is within two standard errors ({swept.validated:,} examples). "
     )
     if not swept.tested:
         return said + "Its folder is not here, so it was not tested: do that where it was trained."
     robust, clean = (_percent(swept.tested[name]) for name in ("robust", "clean"))
-    return said + f"On the test part it has robust {robust} ({swept.attack}), clean {clean}."
+    return said + f"On the test split it has robust {robust} ({swept.attack}), clean {clean}."
 
 
 def _table(swept: Swept) -> Table:
@@ -78,7 +78,7 @@ def _table(swept: Swept) -> Table:
         )
         for trial in best_first(swept.trials)[:_SHOWN]
     ]
-    note = f"On the validation part, of the best checkpoint; robust: under {swept.attack}."
+    note = f"On the validation split, of the best checkpoint; robust: under {swept.attack}."
     return Table("Best trials", ("trial", "robust", "clean", *swept.ranges), tuple(rows), note)
 
 

@@ -115,7 +115,7 @@ class RunFolder:
                 raise ValueError(f"{self.path} holds another run, {_other_fit(begun, description)}")
             raise ValueError(
                 f"{self.path} holds another run, {begun.get('key')}, this one is {description['key']}: choose "
-                "another --out, or go on with that one by `widemargin resume`"
+                "another --out, or resume that one by `widemargin resume`"
             )
         if begun.get("data", description["data"]) != description["data"]:
             raise ValueError(
@@ -150,7 +150,7 @@ class RunFolder:
         except (KeyError, TypeError):
             raise ValueError(
                 f"{self.description} is missing, and {self.checkpoint} is too old to know it: repeat the command that "
-                f"began the run, `widemargin train ... --out {self.path}`, which goes on from the checkpoint"
+                f"began the run, `widemargin train ... --out {self.path}`, which resumes from the checkpoint"
             ) from None
         write_whole(self.description, sealed_text(text).encode())
 
@@ -169,7 +169,7 @@ class RunFolder:
             return None
         except ValueError as problem:
             said = str(problem) if isinstance(problem, Damaged) else f"{self.schema} is damaged ({problem})"
-            raise Damaged(f"{said}: `widemargin resume {self.path}` writes it anew") from None
+            raise Damaged(f"{said}: `widemargin resume {self.path}` writes it again") from None
 
     def save_figures(self, figures: Mapping[str, Any]) -> None:
         write_json(self.figures, figures)
@@ -181,7 +181,7 @@ class RunFolder:
         except FileNotFoundError:
             return None
         except Damaged as problem:
-            raise Damaged(f"{problem}: `widemargin resume {self.path}` measures the test part again") from None
+            raise Damaged(f"{problem}: `widemargin resume {self.path}` evaluates the test split again") from None
         return figures
 
     def lines(self) -> list[Line]:
@@ -195,19 +195,19 @@ class RunFolder:
                 raise Damaged(f"{self.records} is missing or damaged")
             return _parsed(content[: more["records"]], self.records)
         except Damaged as problem:
-            raise Damaged(f"{problem}: `widemargin resume {self.path}` writes it anew") from None
+            raise Damaged(f"{problem}: `widemargin resume {self.path}` writes it again") from None
 
 
 def best_again(folder: RunFolder) -> str:
     """How to go on where the best weights are lost."""
     return (
         f"`widemargin export {folder.path} --weights last` still has the last ones; to have the best again, delete "
-        f"{folder.checkpoint}, and `widemargin resume {folder.path}` begins anew and ends with the same result"
+        f"{folder.checkpoint}, and `widemargin resume {folder.path}` starts over and ends with the same result"
     )
 
 
 _ANEW_WITH_TRAIN = (
-    "nothing here says what was trained, so begin it anew with `widemargin train` in another folder, to the same result"
+    "nothing here says what was trained, so start it over with `widemargin train` in another folder, to the same result"
 )
 
 
@@ -285,7 +285,7 @@ def _remembered(path: Path, more: Mapping[str, Any]) -> tuple[list[Line], bytes]
     if len(content) < more["records"]:
         raise Damaged(
             f"{path} must have at least {more['records']} bytes, got {len(content)}: delete checkpoint.safetensors "
-            "beside it, and the run begins anew and ends with the same result"
+            "beside it, and the run starts over and ends with the same result"
         )
     return _parsed(content[: more["records"]], path), content[: more["records"]]
 

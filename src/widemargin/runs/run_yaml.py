@@ -95,7 +95,7 @@ def upgraded(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def _where_it_is(folder: Path) -> str:
     if (folder / "checkpoint.safetensors").exists():
-        return f"`widemargin resume {folder}` writes it anew from the checkpoint"
+        return f"`widemargin resume {folder}` writes it again from the checkpoint"
     return "`widemargin runs` lists those there are"
 
 
@@ -105,7 +105,7 @@ def _as_it_was(folder: Path) -> str:
             f"delete it, and `widemargin resume {folder}` writes it as it was; other settings are another run, which "
             "`widemargin train` begins in another folder"
         )
-    return "there is no checkpoint that knows it, so begin the run anew with `widemargin train` in another folder"
+    return "there is no checkpoint that knows it, so start the run over with `widemargin train` in another folder"
 
 
 def read_run(path: Path) -> Run:
@@ -113,7 +113,7 @@ def read_run(path: Path) -> Run:
     content = read_description(path)
     if "fitted" in content:
         raise ValueError(
-            f"{path} is of a network or data that Python made, which a file cannot: go on by calling fit again with "
+            f"{path} is of a network or data that Python made, which a file cannot: resume by calling fit again with "
             "the same arguments"
         )
     try:

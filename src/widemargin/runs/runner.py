@@ -258,7 +258,7 @@ def _loaded(folder: RunFolder, training: Training, key: str) -> Note:
         return load_training(folder.checkpoint, training, key)
     except Damaged as problem:
         raise Damaged(
-            f"{problem}: delete it, and `widemargin resume {folder.path}` begins anew and ends with the same result; "
+            f"{problem}: delete it, and `widemargin resume {folder.path}` starts over and ends with the same result; "
             "until then `widemargin export` still has the weights of the best and of the last validation"
         ) from None
 

@@ -44,7 +44,7 @@ def load_training(path: Path, training: Training, key: str) -> Note:
         state = _optimizer_state(tensors, note["optimizer"], training.optimizer)
         update, more = int(note["update"]), {**note["more"], **_of(tensors, "more")}
     except (KeyError, TypeError, ValueError) as problem:
-        raise ValueError(f"{path} does not fit this training ({problem}): delete it to begin anew") from None
+        raise ValueError(f"{path} does not fit this training ({problem}): delete it to start over") from None
     training.network.load_state_dict(_of(tensors, "network"))
     if training.average is not None:
         training.average.load_state_dict(_of(tensors, "average"))
@@ -66,7 +66,7 @@ def load_weights(path: Path, network: nn.Module) -> Note:
         _check_fits(_under("network", tensors), "network", network)
     except ValueError as problem:
         raise ValueError(
-            f"{path} does not fit this network ({problem}): name the run that it belongs to, or train anew if an older "
+            f"{path} does not fit this network ({problem}): name the run that it belongs to, or train again if an older "
             "version wrote it"
         ) from None
     network.load_state_dict(tensors)

@@ -223,7 +223,7 @@ def _overview(results: Mapping[Data, Found], settings: Mapping[Data, Setting]) -
         tuple(lines),
         f"Corridor, LMS-5: worst margin as a fraction of the best possible, seeds {_seeds(settings[CORRIDOR])}; as "
         f"entropy: of two classes that measure moves points alike. Digits, seeds {_seeds(settings[DIGITS])}, {tests} "
-        "test images each: robust under PGD with 20 steps at linf 0.1 (which flatters); ECE in 15 bins; AUROC of "
+        "test images each: robust under PGD with 20 steps at linf 0.1 (optimistic); ECE in 15 bins; AUROC of "
         f"entropy H for wrong against right answers ({min(wrong)} to {max(wrong)} wrong), and of H and mutual "
         f"information MI for {outside} test images turned by a quarter (no zeros) against the test images; CPU "
         "seconds of one training. Laplace is fitted to the single network after training: its cost is that network's.",

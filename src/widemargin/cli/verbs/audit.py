@@ -23,13 +23,13 @@ class WhatToAudit:
     eps: Annotated[tuple[Number, ...], arg(metavar="NUMBER...")]
     """Radii, one or more, as .05 .1 or 8/255."""
     norm: Annotated[str, NORM] = "linf"
-    """Of the balls."""
+    """Norm of the balls."""
     points: int = 1_000
     """How many test points, drawn at random."""
     budget: Annotated[str | None, _OPTIONAL] = None
-    """Stop after this time, as 90s, 10m or 2h, and say what was left out.  [none]"""
+    """Stop after this time, as 90s, 10m or 2h, and say what was left out. (default: none)"""
     box: Annotated[tuple[str, ...] | None, arg(metavar="unit|open|data|LOW HIGH", help_behavior_hint="")] = None
-    """Valid inputs: [0, 1], any, the range of each column, or LOW to HIGH.  [unit for images, open for tables]"""
+    """Valid inputs: [0, 1], any, each column's range, or LOW to HIGH. (default: unit for images, open for tables)"""
     perturb_categories: Annotated[tuple[str, ...] | None, PERTURB_CATEGORIES] = None
     category_changes: Annotated[int | None, CATEGORY_CHANGES] = None
     seed: int = 0
@@ -43,7 +43,7 @@ class AuditOutput:
     title: ClassVar[str] = "output"
 
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
-    """Folder for the results.  [the run's; for other models audits/ and the model's path]"""
+    """Folder for the results. (default: the run's; for other models audits/ and the model's path)"""
     save_adversarial: Annotated[bool, arg(help_behavior_hint="")] = False
     """Write the adversarial examples, too: adversarial.npz, and adversarial.png for images."""
     json: Annotated[bool, arg(help_behavior_hint="")] = False
@@ -52,11 +52,13 @@ class AuditOutput:
 
 @dataclass(frozen=True)
 class Audit(AuditOutput, Measured, WhatToAudit):
-    """Measure how robust a classifier is, ours or not: AutoAttack at several radii, margins, certified bounds, and
+    """Measure how robust any classifier is: AutoAttack at several radii, margins, certified bounds, and
     whether the numbers can be trusted.  Writes audit.json, points.json and audit.html; for l2
     and l1 audit-l2.json and so on, so that norms are kept side by side.
 
-    For example: widemargin audit runs/1a2b3c --eps .05 .1 .2.  The same command goes on where it was interrupted."""
+    The same command resumes an audit that was interrupted.  For example:
+
+    widemargin audit runs/1a2b3c --eps .05 .1 .2"""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.audit import audit_model

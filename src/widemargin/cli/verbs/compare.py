@@ -15,7 +15,9 @@ class Compare:
     """Compare runs that are done: clean and robust accuracy and their mean, over seeds; one table for each dataset.
 
     Robust accuracy is the audit's if all runs have one, else that under the PGD attack of the validation.  Other models
-    are compared by their audits: widemargin compare runs/1a2b3c model.onnx audits/other.pt2."""
+    are compared by their audits.  For example:
+
+    widemargin compare runs/1a2b3c model.onnx audits/other.pt2"""
 
     runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN...", help_behavior_hint="")]
     """Folders of runs, folders of such folders, folders of audits, or model files that were audited."""

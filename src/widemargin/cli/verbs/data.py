@@ -17,30 +17,30 @@ PERTURB_CATEGORIES = arg(
     metavar="COLUMN,...",
     help_behavior_hint="",
     help="Columns whose category a perturbation may change to another of the column, all of categories if none is "
-    "named; never to something in between.  --fixed columns and missing values stay.  [no category changes; in an "
-    "audit as in training]",
+    "named; never to something in between.  --fixed columns and missing values stay. (default: no category changes; "
+    "in an audit as in training)",
 )
 CATEGORY_CHANGES = arg(
     metavar="INT",
     help_behavior_hint="",
     help="How many categories of a row may change at once, beside the numbers and counted apart from --eps.  "
-    "[1 with --perturb-categories, else 0; in an audit as in training]",
+    "(default: 1 with --perturb-categories, else 0; in an audit as in training)",
 )
 SIZE = arg(metavar="HEIGHT WIDTH", help_behavior_hint="")
 
 
 @dataclass(frozen=True)
 class Parts:
-    """How your own files and folders are read and divided."""
+    """How your own files and folders are read and split."""
 
     title: ClassVar[str] = "data"
 
     validation: Annotated[str | None, _FILE] = None
-    """File or folder like --data whose examples are for validation.  [a tenth of --data]"""
+    """File or folder like --data with the validation split. (default: a tenth of --data)"""
     test: Annotated[str | None, _FILE] = None
-    """File or folder like --data whose examples are for the test.  [a fifth of --data]"""
+    """File or folder like --data with the test split. (default: a fifth of --data)"""
     unlabelled: Annotated[int | None, _INT] = None
-    """The number that means no label in an .npz file, -1 for instance.  [every number is a class; NaN is no label]"""
+    """The number that means no label in an .npz file, as -1; NaN always does. (default: every number is a class)"""
     size: Annotated[tuple[int, int] | None, SIZE] = None
     """Height and width to which a folder's images are scaled."""
 
@@ -58,11 +58,11 @@ class TableColumns:
     categories: Annotated[str | None, _NAMES] = None
     """Columns of numbers that stand for categories, as those of texts do."""
     decimal: Annotated[Literal[",", "."] | None, _DECIMAL] = None
-    """Decimal mark in columns of a table that could be read with either, such as 1,234.  [each decides itself]"""
+    """Decimal mark in columns that could be read with either, such as 1,234. (default: decided by each column)"""
     missing: Literal["median", "refuse"] = "median"
     """Missing numbers (empty, NA, NaN, ?, null): the training rows' median and a feature that says so, or an error."""
     standardize: Annotated[bool, _FLAG, FlagCreatePairsOff] = False
-    """Have --eps and --alpha in standard deviations of a table's columns.  [so for .csv, .tsv and .parquet]"""
+    """Have --eps and --alpha in standard deviations of a table's columns. (default: so for .csv, .tsv and .parquet)"""
     no_standardize: Annotated[bool, _FLAG, FlagCreatePairsOff] = False
     """Take the columns of a table as they are: --eps and --alpha are in their units."""
     eps_column: Annotated[tuple[str, ...], arg(metavar="COLUMN=RADIUS...", help_behavior_hint="")] = ()
@@ -80,13 +80,13 @@ class Measured:
     title: ClassVar[str] = "data and model"
 
     data: Annotated[str | None, _TEXT] = None
-    """A name, folder or file, as for `widemargin train`; its test part is used.  [the run's]"""
+    """A name, folder or file, as for `widemargin train`; its test split is used. (default: the run's)"""
     test: Annotated[str | None, _FILE] = None
-    """A file or folder like that of --data, all examples of which are used.  [the run's]"""
+    """A file or folder like that of --data, all examples of which are used. (default: the run's)"""
     label: Annotated[str | None, _TEXT] = None
-    """Column of the labels in a table.  [as in training; for models of others label]"""
+    """Column of the labels in a table. (default: as in training; label for a model that is not a widemargin run)"""
     decimal: Annotated[Literal[",", "."] | None, _DECIMAL] = None
-    """Decimal mark in columns of a table that could be read with either, such as 1,234.  [the run's]"""
+    """Decimal mark in columns of a table that could be read with either, such as 1,234. (default: the run's)"""
     size: Annotated[tuple[int, int] | None, SIZE] = None
     """Height and width to which a folder's images are scaled."""
     weights: Annotated[Path | None, _FILE] = None

@@ -16,14 +16,14 @@ RunName = Annotated[Positional[Path], arg(metavar="RUN")]
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on with a run that was interrupted.  A network of your own file is imported again."""
+    """Resume a run that was interrupted.  A network of your own file is imported again."""
 
     run: RunName
     """Its folder, or its name in runs/."""
     device: str = "cpu"
     """cpu or cuda."""
     stop_after: StopAfter = None
-    """Save and leave after this time, as 90s, 30m, 2h or 1d; Ctrl-C and SIGTERM save too.  [at the end]"""
+    """Save and stop after this time, as 90s, 30m, 2h or 1d; Ctrl-C and SIGTERM save too. (default: at the end)"""
     tensorboard: bool = False
     """Write for TensorBoard too."""
 
@@ -35,10 +35,10 @@ class Resume:
 
 @dataclass(frozen=True)
 class Runs:
-    """List runs with their figures: the best validation so far, and the test part once a run is done."""
+    """List runs with their metrics: the best validation so far, and those on the test split once a run is done."""
 
-    folder: Annotated[Positional[Path], arg(metavar="FOLDER")] = Path("runs")
-    """Where they are."""
+    folder: Annotated[Positional[Path], arg(metavar="[FOLDER]")] = Path("runs")
+    """Folder of the runs."""
     json: Annotated[bool, arg(help_behavior_hint="")] = False
     """Print JSON instead of tables; docs/command-line.md has the keys."""
 
@@ -57,7 +57,7 @@ class Export:
     to: Path
     """model.safetensors (weights), model.pt2 (torch.export) or model.onnx (needs widemargin[onnx])."""
     weights: Literal["best", "last"] = "best"
-    """Checkpoint: the best by robust accuracy on the validation part, or the last."""
+    """Checkpoint: the best by robust accuracy on the validation split, or the last."""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.runs import export_run

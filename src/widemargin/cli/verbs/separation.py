@@ -15,8 +15,8 @@ from widemargin.cli.verbs.numbers import Number
 _INT = arg(metavar="INT", help_behavior_hint="")
 _DATA = arg(
     metavar="DATA",
-    help="A name, folder or file, as for `widemargin train`.  Of a file all rows are used, of published images those "
-    "of the training file.",
+    help="A name, folder or file, as for `widemargin train`; all rows of a file are used, and the training file of "
+    "published images.",
 )
 
 
@@ -26,15 +26,15 @@ class WhatToSeparate:
     label: str = "label"
     """Column of the labels in a table; rows without one are left out."""
     norm: Annotated[tuple[str, ...], arg(metavar="l2|linf|l1...", help_behavior_hint="")] = ("l2", "linf", "l1")
-    """In which distances are measured, one or more.  [all three]"""
+    """Norms in which distances are measured, one or more. (default: all three)"""
     eps: Annotated[Number | None, arg(metavar="NUMBER", help_behavior_hint="")] = None
-    """A radius: say how many examples have a ball of it that meets one of another class."""
+    """A radius: count the examples whose ball of this radius meets that of an example of another class."""
     points: Annotated[int | None, _INT] = None
-    """Measure so many examples, drawn class by class, against all.  [all; 10,000 if there are more than a million]"""
+    """Measure so many examples, drawn class by class, against all. (default: all; beyond a million rows 10,000)"""
     seed: int = 0
     """Decides which examples --points draws; of published images also, as in `train`, which are held out."""
     out: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
-    """Folder for the results.  [separations/ and the data's name]"""
+    """Folder for the results. (default: separations/ and the data's name)"""
     json: Annotated[bool, arg(help_behavior_hint="")] = False
     """Print JSON instead of tables; docs/command-line.md has the keys."""
 
@@ -45,8 +45,9 @@ class Separation(TableColumns, Parts, WhatToSeparate):
     class, the radii that are admissible and those of `train --eps auto`, the closest pairs, copies and contradicting
     labels.  Writes separation.json and separation.html.
 
-    For example: widemargin separation flowers.csv --label species.  Options for tables and files are those of `train`,
-    which then perturbs in the same units."""
+    Options for tables and files are those of `train`, which then perturbs in the same units.  For example:
+
+    widemargin separation flowers.csv --label species"""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.separation import separate

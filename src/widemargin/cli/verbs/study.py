@@ -18,7 +18,7 @@ StudyName = Annotated[Positional[str], arg(metavar="NAME")]
 
 @dataclass(frozen=True)
 class Demo:
-    """Train standard, LDP-PGD, TRADES, UDP-PGD, UDPR and our own method on two point sets, and show how wide their
+    """Train standard, LDP-PGD, TRADES, UDP-PGD, UDPR and UDP-near on two point sets, and show how wide their
     margins are; then standard training and UDP on digits, both audited: tables, figures and a page.  About three
     minutes; a second call reads what the first has stored."""
 
@@ -54,20 +54,20 @@ class StudyList:
 
 @dataclass(frozen=True)
 class StudyRun:
-    """Do a study's work; what is stored already is not done again, so an interrupted study goes on."""
+    """Run a study; what is stored already is not computed again, so the same command resumes it."""
 
     name: StudyName
     """The study, as `widemargin study list` names it."""
     runs: Path = Path("runs")
     """Folder for the results."""
     workers: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
-    """How many processes work side by side.  [as many as there are cores]"""
+    """How many processes work side by side. (default: as many as there are cores)"""
     engine: EngineName = "processes"
     """Processes of this computer, or tasks of a Ray cluster that shares the folder (needs 'widemargin[sweeps]')."""
     address: Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")] = None
-    """Of a Ray cluster that runs, or auto.  [RAY_ADDRESS; else a cluster of this computer for as long as it takes]"""
+    """Address of a running Ray cluster, or auto. (default: RAY_ADDRESS, else a cluster on this computer)"""
     stop_after: StopAfter = None
-    """Save and leave after this time, as 90s, 30m, 2h or 1d; the same command goes on.  [at the end]"""
+    """Save and stop after this time, as 90s, 30m, 2h or 1d; the same command continues. (default: at the end)"""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.study import run_study
@@ -86,7 +86,7 @@ class StudyReport:
     out: Path = Path("reports")
     """Folder for the report; each study gets its own inside."""
     keep: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
-    """Folder for verdicts and tables as one small JSON file, NAME.json, from which pages can be made.  [none]"""
+    """Folder for verdicts and tables as one small JSON file, NAME.json, to make pages from. (default: none)"""
     json: Annotated[bool, arg(help_behavior_hint="")] = False
     """Print JSON instead of tables; docs/command-line.md has the keys."""
 
@@ -98,7 +98,7 @@ class StudyReport:
 
 @dataclass(frozen=True)
 class Study:
-    """Repeat the experiments of the paper and our own."""
+    """Repeat the experiments of the paper and those of this library."""
 
     verb: (
         Annotated[StudyList, subcommand("list", prefix_name=False)]

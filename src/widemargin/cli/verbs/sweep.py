@@ -27,19 +27,19 @@ _RANGE = arg(metavar="NUMBER|LOW:HIGH[:log]", help_behavior_hint="")
 @dataclass(frozen=True)
 class SweepRanges:
     judge_eps: Number = field(kw_only=True)
-    """Radius of the PGD attack by which all trials are judged on the validation part; it is never searched."""
+    """Evaluation eps: radius of the PGD attack on the validation split by which trials are ranked; never searched."""
     eps: Annotated[str | None, _RANGE] = None
-    """Radius of the ball in which points are moved."""
+    """Radius of the ball in which points are perturbed."""
     alpha: Annotated[str | None, _RANGE] = None
-    """Length of a step."""
+    """Step size."""
     steps: Annotated[str | None, _RANGE] = None
-    """How many steps; for the udp methods the most that are drawn."""
+    """Number of steps; the udp methods draw from 1 to this many."""
     weight: Annotated[str | None, _RANGE] = None
-    """Of the regulariser."""
+    """Weight of the regulariser."""
     lr: Annotated[str | None, _RANGE] = None
-    """Peak learning rate.  [adam .001, sgd .15]"""
+    """Peak learning rate. (default: adam .001, sgd .15)"""
     trials: int = 30
-    """How many settings in all, with those that are stopped early; more may be asked for later."""
+    """Number of trials in all, with those that are stopped early; more may be asked for later."""
     out: Path = Path("runs/sweep")
     """Folder for the trials, each with a run's folder in it, and for the report."""
 
@@ -49,7 +49,7 @@ class SweepOutput:
     title: ClassVar[str] = "validation and output"
 
     storage: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
-    """Database: sqlite:///FILE, or one for many computers, as postgresql://HOST/NAME.  [sweep.db in --out]"""
+    """Database: sqlite:///FILE, or one for many computers, as postgresql://HOST/NAME. (default: sweep.db in --out)"""
     json: Annotated[bool, arg(help_behavior_hint="")] = False
     """Print JSON instead of tables; docs/command-line.md has the keys."""
 
@@ -69,9 +69,10 @@ class Sweep(
 ):
     """Search eps, alpha, steps, weight and lr for the best robust validation accuracy; needs 'widemargin[sweeps]'.
 
-    For example: widemargin sweep --data digits --method udp --eps .1:.5 --alpha .01:.05:log --steps 5:40 --judge-eps
-    .1.  The same command goes on with a sweep that was interrupted; given several times, on one computer or on
-    many that share --storage, it shares the work.  The test part judges the chosen trial alone, at the end."""
+    The same command resumes a sweep that was interrupted; given several times, on one computer or on many with the
+    same --storage, it shares the work.  Only the chosen trial is evaluated on the test split, at the end.  For example:
+
+    widemargin sweep --data digits --method udp --judge-eps .1 --eps .1:.5 --alpha .01:.05:log --steps 5:40"""
 
     def __call__(self, console: Console) -> None:
         from widemargin.cli.sweep import sweep

@@ -11,12 +11,12 @@ from tyro.conf import Positional, arg
 
 @dataclass(frozen=True)
 class Zoo:
-    """List the trained networks that come with the library, or show the card of one.
+    """List the trained networks that come with the library, or show the model card of one.
 
     They are named zoo:NAME wherever a model is asked for: widemargin audit zoo:fashion-lenet-udp --eps .1"""
 
-    name: Annotated[Positional[str | None], arg(metavar="NAME", help_behavior_hint="")] = None
-    """Whose card to show.  [all in one table]"""
+    name: Annotated[Positional[str | None], arg(metavar="[NAME]", help_behavior_hint="")] = None
+    """Show the model card of this network. (default: all in one table)"""
     json: Annotated[bool, arg(help_behavior_hint="")] = False
     """Print JSON instead of tables; docs/command-line.md has the keys."""
 
