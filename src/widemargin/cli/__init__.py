@@ -1,6 +1,6 @@
 """The subcommands.  This package knows machines, files and terminals, and no mathematics.
 
-The options of a subcommand are in `verbs`, what it does in the module of its name: help needs only the former, no torch."""
+The options of a subcommand are in `verbs`, what it does in the module of its name: help needs no torch."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from widemargin.runs.run_yaml import is_run, read_description, read_run
 
 _COLUMNS = ("run", "trained", "updates", "clean", "robust", "test clean", "test robust", "attack")
 _NOTE = (
-    "Percent of the validation split at the best checkpoint, and of the test split once a run is done; robust: under the "
-    "attack of the last column, an optimistic estimate: `widemargin audit RUN --eps ...`."
+    "Percent of the validation split at the best checkpoint, and of the test split once a run is done; robust: under "
+    "the attack of the last column, an optimistic estimate; `widemargin audit RUN --eps ...` measures more exactly."
 )
 
 

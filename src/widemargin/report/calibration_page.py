@@ -21,7 +21,7 @@ DEFINITIONS = {
     "ECE": "expected calibration error: the difference of accuracy and confidence, averaged over the predictions.",
     "NLL": "negative log-likelihood of the labels: how surprised the network is by them, in nats.",
     "Brier": "squared distance of the probabilities to the label, 0 to 2.",
-    "AUROC": "how often a misclassified or out-of-distribution example has the higher uncertainty: 1 always, .5 by chance.",
+    "AUROC": "how often a misclassified or out-of-distribution example has the higher uncertainty; .5 is chance.",
     "confidence": "the probability that the network gives to the class that it predicts.",
     "entropy": "the uncertainty of the mean prediction.",
     "mutual information": "what the members disagree about.",
@@ -185,8 +185,8 @@ def _tables(calibrated: Calibrated) -> tuple[Table, ...]:
             "AUROC of each measure of uncertainty",
             ("measure", "misclassified from correct", *(f"{name} from {calibrated.data}" for name in first.ood)),
             rows,
-            f"1: higher for every misclassified or out-of-distribution example; 0.5: no better than chance. {len(first.misclassified):,} misclassified and "
-            f"{len(first.correct):,} correct{elsewhere}."
+            "1: higher for every misclassified or out-of-distribution example; 0.5: no better than chance. "
+            f"{len(first.misclassified):,} misclassified and {len(first.correct):,} correct{elsewhere}."
             + (
                 " Of one member there is no mutual information, and expected entropy is entropy."
                 * (scores.members == 1)

@@ -68,8 +68,8 @@ def from_dict(value: Any) -> Any:
     ((name, inner),) = value.items()
     if name == _UNREADABLE:
         raise ValueError(
-            f"{inner} is your own and cannot be read from a file: resume by calling fit again from Python with the same "
-            "arguments"
+            f"{inner} is your own and cannot be read from a file: resume by calling fit again from Python with the "
+            "same arguments"
         )
     if name == "Objective":
         return _objective(inner)

@@ -66,8 +66,8 @@ def load_weights(path: Path, network: nn.Module) -> Note:
         _check_fits(_under("network", tensors), "network", network)
     except ValueError as problem:
         raise ValueError(
-            f"{path} does not fit this network ({problem}): name the run that it belongs to, or train again if an older "
-            "version wrote it"
+            f"{path} does not fit this network ({problem}): name the run that it belongs to, or train again if an "
+            "older version wrote it"
         ) from None
     network.load_state_dict(tensors)
     return note
