@@ -14,10 +14,12 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from widemargin.fast.blocks import PooledConvolution
 from widemargin.fast.folding import Shift, factor_and_shift, folded, is_positive, with_weight
 from widemargin.fast.pooling import Halving, is_halving
-from widemargin.fast.winograd import WinogradConvolution, is_for_winograd
+from widemargin.fast.winograd import WinogradConvolution, is_for_winograd, numbers_at_points
 
 RECTIFIERS = (F.relu, torch.relu, torch.relu_, "relu", "relu_")
 SUMS = (operator.add, operator.iadd, torch.add, "add", "add_")
+# Weights of tiles may be so many numbers, half a gigabyte: they are 4 times those of their convolutions.
+_MOST_HELD = 2**27
 
 
 def rewritten(graph: fx.GraphModule) -> bool:
@@ -152,13 +154,23 @@ def _halve(graph: fx.GraphModule) -> bool:
 def _tile(graph: fx.GraphModule) -> bool:
     """3 x 3 convolutions in tiles, which have channels last in memory; all others have them there then, too."""
     convs = {node: conv for node in graph.graph.nodes if is_a(conv := layer_of(graph, node), nn.Conv2d)}
-    tiled = {node: conv for node, conv in convs.items() if is_for_winograd(conv)}
-    for node, conv in tiled.items():
-        _replace(graph, node, node.args[0], WinogradConvolution(conv))
-    if tiled:
-        for node in convs.keys() - tiled.keys():
-            convs[node].to(memory_format=torch.channels_last)
+    tiled = _tiled(list(dict.fromkeys(convs.values())))
+    for node, conv in convs.items():
+        if conv in tiled:
+            _replace(graph, node, node.args[0], tiled[conv])
+        elif tiled:
+            conv.to(memory_format=torch.channels_last)
     return len(tiled) > 0
+
+
+def _tiled(convs: list[nn.Conv2d]) -> dict[nn.Conv2d, WinogradConvolution]:
+    """As many as may be held, from the first on."""
+    left, tiled = _MOST_HELD, {}
+    for conv in convs:
+        if is_for_winograd(conv) and numbers_at_points(conv) <= left:
+            left -= numbers_at_points(conv)
+            tiled[conv] = WinogradConvolution(conv)
+    return tiled
 
 
 def _is_halving(graph: fx.GraphModule, node: fx.Node) -> bool:

@@ -22,9 +22,10 @@ _POINTS = {4: (0.0, 1.0, -1.0, 0.5, -2.0, math.inf), 2: (0.0, 1.0, -1.0, math.in
 _ENOUGH_CHANNELS = 64
 # With fewer tiles the weights, of which there are more, take longer to read than their products to compute.
 _ENOUGH_TILES = 16
-# Tiles may reach over the edge: up to so many pixels for each of the image.  7 pixels are two tiles of 4.
-_MOST_PIXELS = 4 / 3
-# So many tiles stay in a processor's cache; with many channels more, or weights are read too often.
+# Tiles may reach over the edge, up to so many pixels for each of the image: 7 pixels are two tiles of 4.  Those of 2
+# spare less.
+_MOST_PIXELS = {4: 4 / 3, 2: 1.0}
+# So many tiles stay in the cache of a thread's core; with many channels more, or weights are read too often.
 _TILES_AT_ONCE, _OF_CHANNELS = 64, 0.25
 
 
@@ -52,6 +53,11 @@ class WinogradConvolution(nn.Module):
         return self.get_buffer(name)
 
 
+def numbers_at_points(conv: nn.Conv2d) -> int:
+    """How many are held for it."""
+    return conv.in_channels * conv.out_channels * max(len(points) for points in _POINTS.values()) ** 2
+
+
 def is_for_winograd(conv: nn.Conv2d) -> bool:
     """On a processor: other devices have convolutions that know all this."""
     return (
@@ -67,11 +73,13 @@ def is_for_winograd(conv: nn.Conv2d) -> bool:
 
 def _tile(images: Tensor) -> int | None:
     """How wide tiles are; None if they do not pay."""
+    if images.ndim != 4 or images.device.type != "cpu":
+        return None
     count, _, height, width = images.shape
     for tile in _POINTS:
         tiles = count * math.prod(_across(images, tile))
-        if tiles >= _ENOUGH_TILES and tiles * tile**2 <= _MOST_PIXELS * count * height * width:
-            return tile if images.device.type == "cpu" else None
+        if tiles >= _ENOUGH_TILES and tiles * tile**2 <= _MOST_PIXELS[tile] * count * height * width:
+            return tile
     return None
 
 
@@ -107,7 +115,8 @@ def _convolved(images: Tensor, weight: Tensor, bias: Tensor | None, there: Tenso
         (count, filters, height, width), dtype=images.dtype, device=images.device, memory_format=torch.channels_last
     )
     given, answer = (values.permute(0, 2, 3, 1) for values in (images, made))
-    most = max(int(max(_TILES_AT_ONCE, _OF_CHANNELS * channels) // (down * right)), 1)
+    at_once = torch.get_num_threads() * max(_TILES_AT_ONCE, int(_OF_CHANNELS * channels))
+    most = max(at_once // (down * right), 1)
     # Zeros around the image, and where tiles reach over it.
     padded = images.new_zeros(min(most, count), down * tile + 2, right * tile + 2, channels)
     of_image, of_row, of_pixel, _ = padded.stride()
@@ -136,15 +145,16 @@ def _along_both(matrix: Tensor, values: Tensor) -> Tensor:
 
 def _at_points(weight: Tensor, tile: int) -> Tensor:
     """[points ** 2, C, filters]"""
-    _, along, _ = _matrices(tile, torch.float64)
-    values = torch.einsum("pi,qj,fcij->pqcf", along, along, weight.double())
-    return values.flatten(0, 1).to(weight.dtype).contiguous()
+    filters, channels = weight.shape[:2]
+    _, along, _ = _matrices(tile, weight.dtype)
+    return _along_both(along, weight.permute(2, 3, 1, 0).reshape(3, 3, -1)).view(-1, channels, filters)
 
 
 @cache
 def _matrices(tile: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """From pixels to points, from weights to points, and from the products at all points to the pixels of a tile."""
-    return _tensors(dtype, *_toom_cook(_POINTS[tile]))
+    there, weights, back = _toom_cook(_POINTS[tile])
+    return _tensor(there, dtype), _tensor(weights, dtype), _tensor(back, dtype)
 
 
 @cache
@@ -157,12 +167,13 @@ def _reversed_matrices(tile: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     inverse = tuple(math.inf if x == 0 else 1 / x for x in _POINTS[tile])
     there, backwards, back = _toom_cook(inverse)
     factors = (backwards[:, ::-1] * forwards).sum(1) / (forwards * forwards).sum(1)
-    return _tensors(dtype, there, back * factors)
+    return _tensor(there, dtype), _tensor(back * factors, dtype)
 
 
-def _tensors(dtype: torch.dtype, *matrices: np.ndarray) -> tuple[Tensor, ...]:
+def _tensor(matrix: np.ndarray, dtype: torch.dtype) -> Tensor:
+    # What is made in inference mode is of no use to a gradient later.
     with torch.inference_mode(False):
-        return tuple(torch.from_numpy(matrix).to(dtype) for matrix in matrices)
+        return torch.from_numpy(matrix).to(dtype)
 
 
 def _toom_cook(points: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
