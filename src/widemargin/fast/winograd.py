@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-# By the width of a tile.  Of 6 points these lose the fewest digits (Barabasz et al. 2020): the error is 8 times that of
-# torch's own convolution, with 4 points twice that.
+# By the width of a tile.  Of five sets of 6 points that were tried these lose the fewest digits: the error is 8 times
+# that of torch's own convolution, with 4 points twice that.
 _POINTS = {4: (0.0, 1.0, -1.0, 0.5, -2.0, math.inf), 2: (0.0, 1.0, -1.0, math.inf)}
 # With fewer channels the way to the points and back takes as long as is spared.
 _ENOUGH_CHANNELS = 64
