@@ -52,3 +52,5 @@ if __name__ == "__main__":
     model_against_copy("PreActResNet18(width=16)", PreActResNet18(width=16), torch.rand(64, 3, 32, 32))
     model_against_copy("DropoutResNet18(width=16)", DropoutResNet18(width=16), torch.rand(64, 3, 32, 32))
     model_against_copy("a plain ResNet-18 (width 16)", ResNet18(16), torch.rand(64, 3, 32, 32))
+    for count in (8, 64):
+        model_against_copy("a plain ResNet-18 (width 64)", ResNet18(64), torch.rand(count, 3, 32, 32))

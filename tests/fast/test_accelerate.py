@@ -49,6 +49,8 @@ MODELS = {
     "PreActResNet18": (lambda: PreActResNet18(width=4), IMAGES),
     "DropoutResNet18": (lambda: DropoutResNet18(width=4), IMAGES),
     "foreign ResNet-18": (lambda: ResNet18(4), IMAGES),
+    "foreign ResNet-18 in tiles": (lambda: ResNet18(16), IMAGES),
+    "PreActResNet18 in tiles": (lambda: PreActResNet18(width=16), IMAGES),
     "views": (Viewed, IMAGES),
     "normalised before": (PreNormed, IMAGES),
     "overwriting": (Overwriting, IMAGES),

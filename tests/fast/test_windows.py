@@ -46,12 +46,18 @@ def small(kernel: int, padding: int, stride: int = 1) -> nn.Module:
     )
 
 
+def small_of_many() -> nn.Module:
+    pooled = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 3))
+    return nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), *pooled)
+
+
 KERNELS = [(5, 2, 1), (5, 0, 2), (5, 4, 1), (3, 1, 2), (3, 0, 1), (3, 2, 3), (1, 0, 1), (1, 0, 2), (2, 1, 2), (4, 1, 3)]
 BEGINNINGS = {
     **{f"kernel {k}, padding {p}, stride {s}": (small(k, p, s), (3, 16, 13)) for k, p, s in KERNELS},
     "LeNet on blocks": (LeNet(), (1, 28, 28)),
     "LeNet": (LeNet(side=26), (1, 26, 26)),
     "ResNet-18": (ResNet18(4), (3, 32, 32)),
+    "in tiles": (nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(), small_of_many()), (3, 16, 16)),
     "PreActResNet18": (PreActResNet18(width=4), (3, 32, 32)),
     "normalised inputs": (Viewed(), (3, 32, 32)),
     "pooling": (chain(), (3, 32, 32)),

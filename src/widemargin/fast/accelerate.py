@@ -35,10 +35,11 @@ def accelerated(model: nn.Module, example_inputs: Tensor) -> nn.Module:
     """A copy in eval mode without parameter gradients, or the model itself if nothing is gained or it cannot be read.
 
     Where torch.fx can trace it, normalisations are folded into convolutions, 2 x 2 max-pooling is done by slices, a
-    5 x 5 convolution before it on blocks of pixels, rectifiers in place; small MLPs of an ensemble are stacked.  What
-    has hooks, was scripted, or looks at values to decide what to do stays as it is.  Before use the copy is compared
-    with the model on a few of the example inputs: logits to LOGITS, their gradient to GRADIENT, else the model is
-    returned.  Nothing is timed: what is chosen, and so every bit, depends on the model alone.
+    5 x 5 convolution before it on blocks of pixels, 3 x 3 convolutions of many channels in tiles, rectifiers in place;
+    small MLPs of an ensemble are stacked.  What has hooks, was scripted, or looks at values to decide what to do stays
+    as it is.  Before use the copy is compared with the model on a few of the example inputs: logits to LOGITS, their
+    gradient to GRADIENT, else the model is returned.  Nothing is timed: what is chosen depends on the model and on how
+    many images it gets.
 
     The copy is of the weights as they are now.
     """

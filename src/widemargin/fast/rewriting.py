@@ -14,14 +14,17 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from widemargin.fast.blocks import PooledConvolution
 from widemargin.fast.folding import Shift, factor_and_shift, folded, is_positive, with_weight
 from widemargin.fast.pooling import Halving, is_halving
+from widemargin.fast.winograd import WinogradConvolution, is_for_winograd, numbers_at_points
 
 RECTIFIERS = (F.relu, torch.relu, torch.relu_, "relu", "relu_")
 SUMS = (operator.add, operator.iadd, torch.add, "add", "add_")
+# Weights of tiles may be so many numbers, half a gigabyte: they are 4 times those of their convolutions.
+_MOST_HELD = 2**27
 
 
 def rewritten(graph: fx.GraphModule) -> bool:
     """Rewrite the graph of a network in eval mode whose numbers stay as they are; whether there was anything to do."""
-    folds = (_fold_into_convolutions, _fold_into_the_next, _pool_convolutions, _halve)
+    folds = (_fold_into_convolutions, _fold_into_the_next, _pool_convolutions, _halve, _tile)
     # All of them, not only up to the first that finds something.
     changes = [fold(graph) for fold in folds]
     _overwrite(graph)
@@ -148,6 +151,28 @@ def _halve(graph: fx.GraphModule) -> bool:
     return len(pools) > 0
 
 
+def _tile(graph: fx.GraphModule) -> bool:
+    """3 x 3 convolutions in tiles, which have channels last in memory; all others have them there then, too."""
+    convs = {node: conv for node in graph.graph.nodes if is_a(conv := layer_of(graph, node), nn.Conv2d)}
+    tiled = _tiled(list(dict.fromkeys(convs.values())))
+    for node, conv in convs.items():
+        if conv in tiled:
+            _replace(graph, node, node.args[0], tiled[conv])
+        elif tiled:
+            conv.to(memory_format=torch.channels_last)
+    return len(tiled) > 0
+
+
+def _tiled(convs: list[nn.Conv2d]) -> dict[nn.Conv2d, WinogradConvolution]:
+    """As many as may be held, from the first on."""
+    left, tiled = _MOST_HELD, {}
+    for conv in convs:
+        if is_for_winograd(conv) and numbers_at_points(conv) <= left:
+            left -= numbers_at_points(conv)
+            tiled[conv] = WinogradConvolution(conv)
+    return tiled
+
+
 def _is_halving(graph: fx.GraphModule, node: fx.Node) -> bool:
     if node.op == "call_module":
         layer = layer_of(graph, node)
@@ -206,5 +231,5 @@ def is_sum(node: fx.Node) -> bool:
 def _is_fresh(graph: fx.GraphModule, node: fx.Node) -> bool:
     layer = layer_of(graph, node)
     if layer is not None:
-        return any(is_a(layer, kind) for kind in (nn.Conv2d, nn.Linear, nn.BatchNorm2d, Shift))
+        return any(is_a(layer, kind) for kind in (nn.Conv2d, nn.Linear, nn.BatchNorm2d, Shift, WinogradConvolution))
     return is_sum(node)

@@ -22,6 +22,7 @@ from widemargin.fast.blocks import HeldBlocks, PooledConvolution, fits
 from widemargin.fast.folding import Shift
 from widemargin.fast.pooling import Halving, halved
 from widemargin.fast.rewriting import Rewritten, is_a, is_relu, is_sum, layer_of
+from widemargin.fast.winograd import WinogradConvolution
 from widemargin.shapes import Points
 from widemargin.uncertainty.as_logits import AsLogits
 from widemargin.uncertainty.single import Single
@@ -185,6 +186,8 @@ def _step(graph: fx.GraphModule, node: fx.Node, numbers: dict[fx.Node, int], ima
         return None
     sources = tuple(numbers[value] for value in node.args if isinstance(value, fx.Node))
     layer = layer_of(graph, node)
+    # Windows are small: a tile would reach far over them.
+    layer = layer.conv if isinstance(layer, WinogradConvolution) else layer
     if is_relu(graph, node) or is_sum(node):
         # What overwrites a value that others read, too, is not understood.
         overwritten = node.args[0]
