@@ -279,9 +279,10 @@ class ImageStudy:
         stage = self._stage(store)
         return [store.load(self._parts(run, self._epochs(run)[stage])) for run in self.runs(cell)]
 
-    def judged_until(self, run: Run, store: Store) -> int | None:
-        """The last epoch at which a network was judged; None before the first."""
-        return next((epoch for epoch in reversed(self._epochs(run)) if self._parts(run, epoch) in store), None)
+    def judged_at(self, run: Run, store: Store) -> int | None:
+        """The epoch of the furthest stage that all networks have reached; None if this one was not judged there."""
+        epoch = self._epochs(run)[self._stage(store)]
+        return epoch if self._parts(run, epoch) in store else None
 
     def stored_at(self, run: Run, epoch: int, store: Store) -> Stored:
         return store.load(self._parts(run, epoch))

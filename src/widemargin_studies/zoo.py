@@ -139,11 +139,11 @@ def _quantiles(stored: dict[str, Stored]) -> list[str]:
 
 
 def entries(store: Store) -> Iterator[tuple[RunFolder, Path, Card]]:
-    """Of every network that is judged: its run, its weights and its card."""
+    """Of every network that is judged: its run, its weights and its card; those of one study after as many epochs."""
     for name, (study, source) in SOURCES.items():
         for cell in study.cells:
             run = study.runs(cell)[0]
-            epoch = study.judged_until(run, store)
+            epoch = study.judged_at(run, store)
             if epoch is None:
                 continue
             folder = RunFolder.of(run, store.root / "trained")
