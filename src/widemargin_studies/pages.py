@@ -41,7 +41,7 @@ IMAGES = tuple(
     if scale != "-one-seed" or name in _FOR_ONE_SEED
 )
 """Every study at every scale; those of which no result is kept are named at the end."""
-PAGES = {"reproducing": PLANE, "reproducing-images": IMAGES, "tables": ("tables",)}
+PAGES = {"reproducing": PLANE, "reproducing-images": IMAGES, "tables": ("tables",), "zoo": ("zoo",)}
 
 
 def written(results: Path, docs: Path) -> list[Path]:

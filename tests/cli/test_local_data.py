@@ -122,7 +122,7 @@ def test_files_that_are_given_later(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(Path("all/calibration.json").read_text())["n"] == 20
     write("some.csv", [[*line[:4], "" if k in (0, 2) else line[4]] for k, line in enumerate(rows(5))])
     widemargin("calibrate one --test some.csv --csv scores.csv --out some")
-    assert [line.partition(",")[0] for line in Path("scores.csv").read_text().split()] == ["row", "1", "3", "4"]
+    assert [line.partition(",")[0] for line in Path("scores.csv").read_text().split()] == ["row", "2", "4", "5"]
     write("test.csv", rows(19))
     assert "the data must be as it was when the run in one began" in refused("calibrate one", capsys)
     write("pink.csv", [["7", "30", "900", "pink", "no"]])

@@ -36,9 +36,7 @@ def test_networks_abreast_get_what_each_would_get_alone() -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 11])
 def test_a_batch_needs_at_least_one_point_and_no_more_than_there_are(size: int) -> None:
-    with pytest.raises(
-        ValueError, match=rf"^the batch size \(--batch\) must be in 1..10, the number of examples, got {size}$"
-    ):
+    with pytest.raises(ValueError, match=rf"^batch must be in 1..10, the number of examples, got {size}$"):
         next(batches(20, size, (0, 1)))
 
 

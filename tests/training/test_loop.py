@@ -142,9 +142,7 @@ def test_what_cannot_be_trained_is_refused(head: nn.Module, points: Tensor, labe
 
 
 def test_a_batch_larger_than_the_data_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"^the batch size \(--batch\) must be in 1..24, the number of examples, got 25$"
-    ):
+    with pytest.raises(ValueError, match=r"^batch must be in 1..24, the number of examples, got 25$"):
         alone(0, standard(), Plan(Updates(1), Adam(0.01), batch=25))
 
 

@@ -14,7 +14,7 @@ def updates_per_epoch(rows: int, size: int | None) -> int:
     if size is None:
         return 1
     if not 1 <= size <= rows:
-        raise ValueError(f"the batch size must be in 1..{rows}, the number of examples, got {size}")
+        raise ValueError(f"batch must be in 1..{rows}, the number of examples, got {size}")
     return rows if size == 1 else math.ceil((rows - 1) / size)
 
 
