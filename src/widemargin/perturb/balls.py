@@ -52,6 +52,15 @@ class Box:
         return "UNIT" if (self.low, self.high) == UNIT_BOUNDS else f"Box(low={self.low!r}, high={self.high!r})"
 
     @property
+    def interval(self) -> str:
+        """For sentences, without the features that are fixed."""
+        if self.holding(()).is_open:
+            return "(-inf, inf)"
+        if isinstance(self.low, tuple) or isinstance(self.high, tuple):
+            return "with an interval for each feature"
+        return f"[{self.low:g}, {self.high:g}]"
+
+    @property
     def is_open(self) -> bool:
         return (self.low, self.high) == OPEN_BOUNDS and not self.fixed
 
