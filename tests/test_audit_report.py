@@ -27,8 +27,8 @@ def test_an_audit_is_values_and_a_page_and_is_not_made_twice(tmp_path: Path) -> 
     torch.testing.assert_close(torch.from_numpy(report.margins), margin, rtol=1e-3, atol=1e-5)
     assert (model(report.adversarial).argmax(1) != y).all()
     assert {"inputs in box", "gradients"} <= {finding.name for finding in report.findings}
-    assert "Of 8 test examples" in str(report)
-    assert "Unchanged, 87.5 % are." in str(report)
+    assert "on 8 test examples" in str(report)
+    assert "Clean accuracy is 87.5 %." in str(report)
 
     assert "<html" in report.save(tmp_path / "pages" / "audit.html").read_text()
     saved = json.loads(report.save(tmp_path / "audit.json").read_text())
@@ -57,7 +57,7 @@ def test_inputs_of_0_to_255_are_not_attacked_and_the_report_says_why() -> None:
     images = torch.arange(64.0).view(4, 1, 4, 4) * 4
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
     report = wm.audit(model, (images, model(images).argmax(1)), eps=8.0)
-    assert "Nothing was attacked" in str(report)
-    assert "values from 0 to 252, 100.0% of 4 points outside the box UNIT" in str(report)
+    assert "No attack was run" in str(report)
+    assert "values from 0 to 252, 100.0% of 4 points outside the box [0, 1]" in str(report)
     assert "box=wm.Box(0, 255)" in str(report)
     assert "The reason" not in str(wm.audit(model, (images, model(images).argmax(1)), 8.0, box=wm.Box(0, 255)))

@@ -12,6 +12,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,14 @@ from widemargin.auditing import runner
 from widemargin.auditing.clock import Clock, seconds_of
 from widemargin.auditing.config import AuditConfig
 from widemargin.auditing.target import AuditTarget
-from widemargin.data.checks import check_known_labels
+from widemargin.data.checks import check_labels
 from widemargin.data.coerce import as_examples, as_labels, as_points, placed, whole
 from widemargin.data.dataset import Dataset, Examples, Subset, digest
 from widemargin.measure import accuracy as accuracies
 from widemargin.measure import calibration as calibrations
 from widemargin.measure import margin as planar
 from widemargin.measure import separation as separations
-from widemargin.measure.accuracy import BATCH_SIZE
+from widemargin.measure.accuracy import BATCH_SIZE, check_all_labelled
 from widemargin.measure.autoattack import Attacked, autoattack
 from widemargin.measure.calibration import BINS, Calibration
 from widemargin.measure.categories import changed_certified_radius, changed_distances
@@ -96,6 +97,8 @@ def attack(
     `wm.perturb`.  `targeted` is the class to reach, one for all points or one for each; then y may be None.
     `categories` of a table's rows may change first, apart from the ball; the ball's box must hold their features.
     """
+    if y is None and targeted is None:
+        raise ValueError("y must be the labels, got None: give them, or targeted=..., the class to reach")
     given = x if isinstance(x, Tensor) else None
     labels = torch.zeros(len(as_points(x)), dtype=torch.int64) if y is None and targeted is not None else y
     network, examples = _ready(model, (x, labels), device)
@@ -207,14 +210,16 @@ def audit(
     """
     if box is not None:
         check_is_box("box", box)
-    if not isinstance(points, int) or points < 1:
+    if isinstance(points, bool) or not isinstance(points, Integral) or points < 1:
         raise ValueError(f"points must be a whole number of at least 1, got {points!r}")
     network = as_network(on_device(model, device))
     dataset = whole(placed(as_examples(data), device_of(network), dtype_of(network)))
+    check_all_labelled(dataset)
+    check_labels(dataset.labels, len(dataset), check_network(network, dataset[torch.arange(1)][0]))
     balls = _balls(eps, norm, _box(dataset) if box is None else box)
     config = AuditConfig(
         balls,
-        min(points, len(dataset)),
+        min(int(points), len(dataset)),
         seed,
         standard=attacks,
         diagnoses=tuple(diagnoses),
@@ -259,7 +264,11 @@ def as_targets(targeted: int | Tensor, rows: int) -> Labels:
     """A class for every point."""
     if isinstance(targeted, bool):
         raise ValueError("targeted must be the class to reach, one for all points or one for each, got a truth value")
-    return torch.full((rows,), targeted) if isinstance(targeted, int) else as_labels(targeted, rows).cpu()
+    if isinstance(targeted, int | Integral):
+        return torch.full((rows,), int(targeted))
+    if len(targeted) != rows:
+        raise ValueError(f"targeted must be one class for all points or one for each of {rows}, got {len(targeted)}")
+    return as_labels(targeted, rows).cpu()
 
 
 def _ready(model: nn.Module, data: Any, device: Device) -> tuple[Network, Examples]:
@@ -267,7 +276,8 @@ def _ready(model: nn.Module, data: Any, device: Device) -> tuple[Network, Exampl
     network = as_network(on_device(model, device))
     examples = placed(as_examples(data), device_of(network), dtype_of(network))
     classes = check_network(network, examples[torch.arange(min(_TRIED, len(examples)))][0])
-    check_known_labels(examples.labels, len(examples), classes)
+    check_all_labelled(examples)
+    check_labels(examples.labels, len(examples), classes)
     return network, examples
 
 
@@ -365,11 +375,12 @@ def _with_steps(one: Attack, steps: int) -> Attack:
 
 
 def _balls(eps: float | Sequence[float], norm: str | float | Norm, box: Box) -> tuple[Ball, ...]:
-    radii: list[Any] = list(eps) if isinstance(eps, Iterable) and not isinstance(eps, str) else [eps]
+    given: Any = eps.tolist() if isinstance(eps, Tensor) else eps
+    radii: list[Any] = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     for radius in radii:
-        if isinstance(radius, str) or hasattr(radius, "radius"):
+        if isinstance(radius, bool) or not isinstance(radius, Real):
             raise ValueError(f"eps must be numbers, got {radius!r}: give eps=[8 / 255], and the norm as norm='linf'")
-        if not 0 < radius < math.inf:
+        if not 0 < float(radius) < math.inf:
             raise ValueError(f"eps must be one or more numbers above 0, got {radius}")
     if not radii:
         raise ValueError("eps must be one or more numbers above 0, got none")

@@ -188,6 +188,8 @@ def balanced(labels: Labels, classes: int) -> tuple[float, ...]:
 
 
 def check_method(method: object) -> None:
+    if isinstance(method, Tensor):
+        raise ValueError("the method must be a Method, got a tensor: inputs and labels are a pair, (x, y)")
     if not isinstance(method, Method):
         name = getattr(method, "__name__", repr(method))
         raise ValueError(f"the method must be a Method, got {name}: call a recipe, such as wm.udp(wm.Linf(.1), .01, 9)")

@@ -21,6 +21,9 @@ def test_a_budget_is_seconds_or_a_time() -> None:
     ]
     with pytest.raises(ValueError, match='seconds or a time such as "90s", "10m" or "2h", got '):
         seconds_of("ten minutes")
+    for wrong in (-1, 0, float("nan"), True):
+        with pytest.raises(ValueError, match="budget must be seconds"):
+            seconds_of(wrong)
 
 
 def test_what_is_left_is_a_share_of_the_budget() -> None:

@@ -39,19 +39,19 @@ def test_a_budget_ends_the_diagnoses_and_they_are_made_whole_later(tmp_path: Pat
     assert short.left_out == (*EVERY[4:5], *EVERY[6:]), "with one radius"
     assert short.summary()["findings_left_out"] == list(short.left_out)
     told = page(short)
-    assert "None of the 6 diagnoses, of 12, for which there was time gives a reason" in told.summary
-    assert told.verdicts[0].evidence.startswith("the time was up; nothing is known of: gradients, loss surface")
+    assert "The 6 diagnoses, of 12, for which there was time are fine." in told.summary
+    assert told.verdicts[0].evidence.startswith("the budget ran out; not run: gradients, loss surface")
     printed = StringIO()
     told.print(Console(file=printed, width=200))
     for text in (told.html(), printed.getvalue()):
-        assert "only 6 of 12 diagnoses were made" in text
+        assert "only 6 of 12 diagnoses were run" in text
     later = audit(target(), every, tmp_path)
     assert later is not None
     names = [finding.name for finding in later.findings]
     assert len(set(names)) == len(names), "each has a name of its own"
     assert set(names) == {*short.left_out, *(finding.name for finding in short.findings)}, "all that had been named"
     assert later.left_out == later.notes == ()
-    assert "None of 12 diagnoses" in page(later).summary
+    assert "All 12 diagnoses are fine." in page(later).summary
 
 
 def test_a_budget_ends_a_diagnosis_that_has_begun(tmp_path: Path) -> None:

@@ -47,6 +47,6 @@ def test_attacks_and_diagnoses_that_fail_are_findings(tmp_path: Path) -> None:
     assert "under AutoAttack without apgd-ce, apgd-t (3 targets)" in page(found).summary
     assert "apgd-ce" not in found.summary()["robust"][0]["attacks"]
     assert [one.name for one in found.contributions if one.run_on is None] == list(found.failed)
-    (table,) = [table for table in page(found).tables if table.title == "Points broken by each attack"]
+    (table,) = [table for table in page(found).tables if table.title == "Successes of each attack"]
     assert [row[0] for row in table.rows if row[1] == "failed"] == list(found.failed)
     assert sum(found.broken_by["square"]) > 0, "what needs no gradient breaks some"

@@ -39,6 +39,8 @@ class Rows(TorchDataset[tuple[Tensor, int]]):
         (X, Y.int()),
         (X, Y.to(torch.uint8)),
         (X.numpy(), Y.numpy()),
+        (list(X.numpy()), list(Y.numpy())),
+        (list(X), Y),
         (X.numpy(), Y.numpy().astype(np.uint32)),
         (X.numpy().astype(">f4"), Y.tolist()),
         (pd.DataFrame(COLUMNS), pd.Series(Y.numpy())),

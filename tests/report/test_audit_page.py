@@ -30,32 +30,36 @@ def certified(radii: list[float]) -> dict[str, dict[str, np.ndarray]]:
 @pytest.mark.parametrize(
     ("radii", "said"),
     [
-        ([0, 0, 0, 0, 0, 0.1, 0.1, 0.15, 0.2, 0.2], "(attacks tried: minimum-norm, apgd-ce); proven for 20.0 %."),
-        ([0, 0, 0, 0, 0, 0.1, 0.1, 0.2, 0.2, 0.2], "which is proven; under AutoAttack (attacks tried: "),
-        ([np.nan] * 10, "(attacks tried: minimum-norm, apgd-ce); nothing is proven."),
+        (
+            [0, 0, 0, 0, 0, 0.1, 0.1, 0.15, 0.2, 0.2],
+            "Certified accuracy is 20.0 %: true robust accuracy lies between the two.",
+        ),
+        ([0, 0, 0, 0, 0, 0.1, 0.1, 0.2, 0.2, 0.2], "Robust accuracy is exact on these examples"),
+        ([np.nan] * 10, "There are no certificates: true robust accuracy may be lower."),
     ],
 )
 def test_the_answer_comes_first(radii: list[float], said: str) -> None:
     report = page(ten_points(**certified(radii)))
     assert report.summary.startswith(
-        "Of 10 test examples of digits, 30.0 % [10.8, 60.3] are still classified correctly however they are changed by "
-        "up to 0.2 in linf, "
+        "Robust accuracy at eps = 0.2 in linf is 30.0 % [10.8, 60.3] on 10 test examples of digits, under AutoAttack "
+        "(attacks: minimum-norm, apgd-ce). Clean accuracy is 80.0 %. "
     )
     assert said in report.summary
-    assert "Unchanged, 80.0 % are." in report.summary
     html = report.html()
     order = [html.index(one) for one in ("class='answer'", "<figure>", "<table>")]
     assert order == sorted(order)
 
 
-def test_where_all_is_proven_nothing_is_said_of_others() -> None:
-    points = {
-        **ten_points().points,
-        "breaks": np.full(10, 2),
-        "answer": ten_points().points["label"],
-        "certified": np.full(10, 0.2),
-    }
-    assert "up to 0.2 in linf, which is proven. Unchanged" in page(ten_points(points=points)).summary
+@pytest.mark.parametrize("certified", [0.0, np.nan])
+def test_where_nothing_is_robust_one_sentence_says_so(certified: float) -> None:
+    """Before, it said of 0 % that they were proven, and the others were not."""
+    points = {**ten_points().points, "certified": np.full(10, certified)}
+    all_broken = page(ten_points(points={**points, "breaks": np.minimum(points["breaks"], 1)})).summary
+    assert "is 0.0 % [0.0, 27.8]" in all_broken
+    assert "No example is robust at this eps: the attacks broke every one that is classified" in all_broken
+    wrong = {**points, "breaks": np.full(10, 0), "answer": 1 - points["label"]}
+    assert "No example is classified correctly, so none is robust." in page(ten_points(points=wrong)).summary
+    assert "certif" not in all_broken
 
 
 @pytest.mark.parametrize("margins", [[np.inf] * 10, [0.0] * 10, [0.1] * 9 + [np.inf]])
@@ -64,7 +68,7 @@ def test_a_page_can_be_made_whatever_was_broken(margins: list[float]) -> None:
     assert report.html()
     (table,) = (table for table in report.tables if table.title == "Margins")
     assert not [cell for row in table.rows for cell in row if "inf" in cell or "nan" in cell]
-    assert ("no attack found a place of another class" in table.note) == (np.inf in margins)
+    assert ("no attack found an adversarial example" in table.note) == (np.inf in margins)
     by_class = report.tables[-1]
     assert not [cell for row in by_class.rows for cell in row if "inf" in cell]
 
@@ -108,7 +112,7 @@ def test_findings_are_apart_and_escaped_and_calm_ones_are_folded_up() -> None:
     loud, calm = html.split("<details>")
     assert "wrong</span>" in loud
     assert "fine</span>" in calm
-    assert "1 diagnosis without a reason for doubt" in calm
+    assert "1 diagnosis is fine" in calm
     assert html.index("<h2>Findings</h2>") < html.index("<h2>Details</h2>") < html.index("<table>")
 
 
@@ -117,7 +121,7 @@ def test_the_terminal_names_calm_findings_in_one_line() -> None:
     findings = (finding("gradients"), finding("modes", "fine"), finding("rising", "fine"))
     page(ten_points(findings=findings)).print(rich.console.Console(file=out, width=200))
     assert "wrong: gradients\n  so it <is>" in out.getvalue()
-    assert "2 diagnoses without a reason for doubt: modes, rising" in out.getvalue()
+    assert "2 diagnoses are fine: modes, rising" in out.getvalue()
 
 
 def test_the_page_needs_no_script_and_knows_the_dark() -> None:
@@ -147,10 +151,10 @@ def test_the_page_has_every_part(whole: Audit) -> None:
     texts.feed(page(found).html())
     for words in (
         "Accuracy under AutoAttack",
-        "Points broken by each attack",
+        "Successes of each attack",
         "Margins",
-        "Class by class, clean and under AutoAttack",
-        "proven lower bound",
+        "Accuracy by class, clean and under AutoAttack",
+        "certified radius (lower)",
     ):
         assert words in " ".join(texts.cells)
     assert f"{100 * found.robust[0].fraction:.1f} %" in texts.cells
@@ -180,15 +184,14 @@ def test_changes_of_category_are_named() -> None:
         categories=(("colour", ("red", "blue")),),
     )
     shown = page(found)
-    assert "changed by up to 0.2 in linf and in colour, under AutoAttack (attacks tried: change of category, " in (
-        shown.summary
-    )
+    assert "at eps = 0.2 in linf with changes of colour is" in shown.summary
+    assert "under AutoAttack (attacks: change of category, " in shown.summary
     assert "with age is missing held fixed, changes of category (colour) counted apart" in shown.settings
     tables = {table.title: table for table in shown.tables}
     # Two are misclassified, and one is broken by its category alone.
-    assert tables["Accuracy under AutoAttack"].rows[1][:2] == ("a change of category", "70.0 %")
-    changes = tables["Changes of category at the nearest wrong place within linf 0.2"]
+    assert tables["Accuracy under AutoAttack"].rows[1][:2] == ("change of category", "70.0 %")
+    changes = tables["Changes of category in the nearest adversarial examples within linf 0.2"]
     assert changes.rows == (("colour: red -> blue", "4"),)
-    nearest = tables["Points that a changed category brings nearest to another class"].rows
+    nearest = tables["Smallest perturbations with a change of category"].rows
     assert nearest[0] == ("2", "a", "colour: red -> blue", "0")
     assert shown.html()

@@ -11,8 +11,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_attacks_stand_in_the_order_in_which_they_went() -> None:
-    (table,) = (table for table in tables(ten_points()) if table.title == "Points broken by each attack")
-    assert table.columns == ("attack", "run on", "broke of these", "linf 0.1", "linf 0.2")
+    (table,) = (table for table in tables(ten_points()) if table.title == "Successes of each attack")
+    assert table.columns == ("attack", "points attacked", "successes", "linf 0.1", "linf 0.2")
     assert table.rows == (("minimum-norm", "8", "3", "3", "0"), ("apgd-ce", "not recorded", "2", "0", "2"))
 
 
@@ -22,12 +22,12 @@ def test_the_table_says_on_which_points_an_attack_was_run_and_what_is_known_of_i
     (table,) = (
         table
         for table in tables(ten_points(points={**ten_points().points, "tried": tried, "way": way}))
-        if table.title == "Points broken by each attack"
+        if table.title == "Successes of each attack"
     )
     assert [row[:3] for row in table.rows] == [("minimum-norm", "8", "3"), ("apgd-ce", "3", "2")]
-    assert "not what it would break alone." in table.note
+    assert "not what an attack would reach alone." in table.note
     assert "surrogate" not in table.note
-    assert "what they break alone: 3 within 0.1, 4 within 0.2." in table.note
+    assert "their successes alone: 3 within 0.1, 4 within 0.2." in table.note
 
 
 def test_a_class_that_the_data_have_not_is_called_by_its_number() -> None:
@@ -40,5 +40,5 @@ def test_what_is_proven_has_a_column_if_proofs_were_searched_for(whole: Audit) -
     proven, unproven = (
         next(table for table in tables(one) if table.title == "Accuracy under AutoAttack") for one in (easy, without)
     )
-    assert unproven.columns == ("points moved within", "accuracy", "95 % interval")
+    assert unproven.columns == ("perturbation", "accuracy", "95 % interval")
     assert len(proven.columns) == 4

@@ -51,7 +51,7 @@ def test_the_page_of_an_audit_opens(tmp_path: Path) -> None:
     shown = subprocess.run(
         [*opened, "--dump-dom", page], capture_output=True, text=True, timeout=120, check=True
     ).stdout
-    for words in ("Audit of standard on digits", "Class by class", "Points broken by each attack"):
+    for words in ("Audit of standard on digits", "Accuracy by class", "Successes of each attack"):
         assert words in shown
     assert f"{100 * figures['clean']:.1f} %" in shown
     for width, scheme in ((1200, DARK), (1200, LIGHT), (400, DARK), (400, LIGHT)):

@@ -89,3 +89,19 @@ def test_the_repr_of_a_plan_is_the_code_that_makes_it() -> None:
 def test_wrong_guesses_get_the_right_call(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Plan(epochs=3), r"^Plan has no argument epochs: give wm.Plan\(wm.Epochs\(20\), wm.Adam"),
+        (lambda: Plan(Epochs(3), lr=0.1), r"^Plan has no argument lr: give wm.Plan"),
+        (lambda: Plan(3), r"^Plan: missing a required argument: 'descent': give wm.Plan"),
+        (lambda: Adam(learning_rate=0.1), r"^Adam has no argument learning_rate: give wm.Adam\(0.01\)"),
+        (lambda: SGD(0.1, nesterov=False), r"^SGD has no argument nesterov: give wm.SGD"),
+    ],
+)
+def test_other_arguments_get_the_right_call(make: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()

@@ -23,9 +23,10 @@ def seconds_of(budget: float | str | None) -> float | None:
     parts = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)([smh]?)", budget) if isinstance(budget, str) else None
     if parts is not None:
         return float(parts[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[parts[2]]
-    if budget is not None and not isinstance(budget, int | float):
+    is_time = isinstance(budget, int | float) and not isinstance(budget, bool) and budget > 0
+    if budget is not None and not is_time:
         raise ValueError(f'budget must be seconds or a time such as "90s", "10m" or "2h", got {budget!r}')
-    return budget
+    return None if budget is None else float(budget)
 
 
 class TimeIsUp(BaseException):

@@ -44,9 +44,8 @@ def check_labels(labels: Tensor, rows: int, classes: int) -> None:
         raise ValueError(f"labels must have shape [{rows}], one for every point, got {list(labels.shape)}")
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
-        raise ValueError(
-            f"labels must be in 0..{classes - 1} for {classes} classes, got {low}..{high}{signs_advice(labels)}"
-        )
+        advice = ": count them from 0, y - 1" if (low, high) == (1, classes) else signs_advice(labels)
+        raise ValueError(f"labels must be in 0..{classes - 1} for {classes} classes, got {low}..{high}{advice}")
 
 
 def signs_advice(labels: Tensor) -> str:

@@ -47,7 +47,10 @@ def as_points(inputs: Any) -> Points:
         # A table of whole numbers or truths; images are no frames.
         tensor = tensor.to(torch.get_default_dtype())
     if tensor.dtype == torch.uint8:
-        raise ValueError("points must be floating-point numbers, got bytes (torch.uint8): scale them, x.float() / 255")
+        raise ValueError(
+            "points must be floating-point numbers, got bytes (torch.uint8): scale them, x.float() / 255, or give "
+            "x.float() and the box wm.Box(0, 255)"
+        )
     check_points(tensor)
     return tensor
 
@@ -109,8 +112,14 @@ def _inputs_and_labels(data: Any) -> tuple[Any, Any]:
 
 def _holds_both(data: Any) -> bool:
     """Or might: a list of numbers is an array, one of arrays is what a DataLoader makes of a pair."""
-    arrays = isinstance(data, list) and len(data) > 0 and hasattr(data[0], "shape")
+    arrays = isinstance(data, list) and len(data) > 0 and hasattr(data[0], "shape") and not _are_samples(data)
     return arrays or isinstance(data, tuple | TorchDataset | DataLoader | Splits)
+
+
+def _are_samples(values: Any) -> bool:
+    """A list of arrays of one shape; those of a pair differ, since inputs have features."""
+    shapes = [tuple(getattr(value, "shape", ())) for value in values] if isinstance(values, list) else []
+    return len(shapes) > 1 and len(shapes[0]) > 0 and len(set(shapes)) == 1
 
 
 def _pair(entries: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -144,6 +153,8 @@ def _without_column(frame: Any, name: str) -> tuple[Any, Any]:
 def _tensor(values: Any, what: str) -> Tensor:
     if isinstance(values, Tensor):
         return values
+    if _are_samples(values):
+        return torch.stack([_tensor(value, what) for value in values])
     if hasattr(values, "columns"):
         # Column by column: of mixed types a frame makes an array of objects.
         columns = [_array(values[name], f"the column {name!r}") for name in values.columns]
@@ -158,7 +169,8 @@ def _array(values: Any, what: str) -> NDArray[Any]:
         raise ValueError(f"{what} must be a tensor, an array or a frame, got {_name(values)}")
     array = np.asarray(array)
     if array.dtype.kind not in "biuf":
-        todo = "number the classes from 0, in the model's order" if what == "labels" else "encode it as numbers first"
+        numbered = "number the classes from 0, in the model's order, such as numpy.unique(y, return_inverse=True)[1]"
+        todo = numbered if what == "labels" else "encode it as numbers first"
         raise ValueError(f"{what} must be numbers, got {_name(values)} of {array.dtype}: {todo}")
     # torch has no unsigned whole numbers beyond bytes, shares no memory that is read-only, and reads native bytes.
     kind = array.dtype.newbyteorder("=") if array.dtype.kind != "u" or array.itemsize == 1 else np.dtype(np.int64)

@@ -37,11 +37,15 @@ def fraction(flags: Mask) -> float:
     return int(flags.sum()) / len(flags)
 
 
-def iter_batches(examples: Examples, batch_size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Row numbers, inputs and labels, in order and in bounded memory."""
+def check_all_labelled(examples: Examples) -> None:
     if examples.has_unlabelled:
         advice = signs_advice(examples.labels) or ": take dataset.labelled()"
         raise ValueError(f"to measure, every row must have a label, got some without (-1){advice}")
+
+
+def iter_batches(examples: Examples, batch_size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Row numbers, inputs and labels, in order and in bounded memory."""
+    check_all_labelled(examples)
     for rows in torch.arange(len(examples)).split(batch_size):
         inputs, labels = examples[rows]
         yield rows, inputs, labels

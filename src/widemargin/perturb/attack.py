@@ -120,5 +120,5 @@ class _Head(Network):
 
 def check_counts(attack: object, **counts: int) -> None:
     for name, count in counts.items():
-        if count < 1:
+        if not isinstance(count, int) or count < 1:
             raise ValueError(f"{type(attack).__name__}.{name} must be a whole number of at least 1, got {count}")

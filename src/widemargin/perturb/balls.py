@@ -52,6 +52,15 @@ class Box:
         return "UNIT" if (self.low, self.high) == UNIT_BOUNDS else f"Box(low={self.low!r}, high={self.high!r})"
 
     @property
+    def interval(self) -> str:
+        """For sentences, without the features that are fixed."""
+        if self.holding(()).is_open:
+            return "(-inf, inf)"
+        if isinstance(self.low, tuple) or isinstance(self.high, tuple):
+            return "with an interval for each feature"
+        return f"[{self.low:g}, {self.high:g}]"
+
+    @property
     def is_open(self) -> bool:
         return (self.low, self.high) == OPEN_BOUNDS and not self.fixed
 
@@ -102,10 +111,11 @@ class Box:
             return
         below, above = (bool((side > slack).any()) for side, slack in self._outside(points))
         if below or above:
+            low, high = float(points.min()), float(points.max())
+            own = "wm.Box(0, 255)" if low >= 0 and 1 < high <= 255 else f"wm.Box({math.floor(low)}, {math.ceil(high)})"
             raise ValueError(
-                f"points must lie in the box [{_short(self.low)}, {_short(self.high)}], got values from "
-                f"{float(points.min()):.6g} to {float(points.max()):.6g}: rescale them, or give the ball their own box "
-                "(OPEN for none)"
+                f"points must lie in the box [{_short(self.low)}, {_short(self.high)}], got values from {low:.6g} to "
+                f"{high:.6g}: rescale them, or give the ball their own box, such as {own} (wm.OPEN for none)"
             )
 
     def contains(self, points: Encoded, center: Encoded) -> Bool[Tensor, " B"]:
@@ -401,7 +411,8 @@ def check_is_box(name: str, box: object) -> None:
 def check_python_number(name: str, value: float) -> None:
     """Parts are named by their repr, and only a plain number's repr is the number."""
     if not isinstance(value, int | float):
-        raise ValueError(f"{name} must be a Python number, got {value!r}: call float()")
+        advice = "give one such as 8 / 255" if value is None or isinstance(value, str) else "call float()"
+        raise ValueError(f"{name} must be a Python number, got {value!r}: {advice}")
 
 
 def _short(bound: Bound) -> str:

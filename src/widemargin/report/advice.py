@@ -45,21 +45,21 @@ def advice_on(audit: Audit, finding: Finding) -> Advice:
         return Advice(_sentence(finding.advice))
     if "it failed, so" in finding.evidence:
         return Advice(
-            "See to it that the network answers where it failed, and audit it again in another folder.",
+            "Fix the error in the network, and audit it again in another folder.",
             {"--out": ("audit-again",)},
         )
     radii = [ball.radius for ball in audit.config.balls]
     more = (*radii, *(times * radii[-1] for times in _LARGER))
     return Advice(
         "Robust accuracy counts the worst of all attacks, point by point, also of those without gradients: read it as "
-        "an upper bound. Audit at larger radii, too: accuracy that does not fall there is masked, not robust.",
+        "an upper bound. Audit at larger radii, too: if accuracy does not fall to 0 there, gradients are masked.",
         {"--eps": tuple(f"{radius:.12g}" for radius in more)},
     )
 
 
 def advice_on_time(left_out: tuple[str, ...]) -> Advice:
     return Advice(
-        f"Go on without a budget, which makes the other {len(left_out)} and repeats nothing.", {"--budget": None}
+        f"Continue without a budget: it runs the other {len(left_out)} and repeats nothing.", {"--budget": None}
     )
 
 

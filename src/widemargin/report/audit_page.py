@@ -18,19 +18,19 @@ DEFINITIONS: Mapping[str, str] = {
     "linf": "the largest change of any single feature or pixel.",
     "l2": "the root of the sum of the squared changes of all features or pixels.",
     "l1": "the sum of the sizes of the changes of all features or pixels.",
-    "AutoAttack": "the standard suite of attacks (Croce and Hein 2020): what none of them breaks counts as robust, "
-    "which is an upper bound.",
-    "attacks tried": "each searches for a change within the radius that makes the class wrong; a point is not robust "
-    "if any of them succeeds.",
-    "proven": "by bounds of every layer: no change within the radius can alter the class. A lower bound.",
-    "proven lower bound": "the distance up to which no change can alter the class, by bounds of every layer.",
-    "certified": "proven by bounds of every layer: no change within the radius can alter the class.",
-    "95 % interval": "where the share among all possible test examples lies, given these (Wilson).",
-    "margin": "the distance from a point to the nearest place of another class; 0 for misclassified points.",
+    "AutoAttack": "the standard suite of attacks (Croce and Hein 2020): a point counts as robust if none succeeds, so "
+    "robust accuracy is an upper bound.",
+    "Robust accuracy": "the fraction of points that are classified correctly and that no attack breaks within eps.",
+    "Clean accuracy": "without a perturbation.",
+    "eps": "the largest norm that a perturbation may have.",
+    "certified": "proven by bounds of every layer: no perturbation within eps changes the class. A lower bound.",
+    "certified radius": "up to this norm no perturbation changes the class, by bounds of every layer.",
+    "95 % interval": "of the fraction among all possible test examples, given these (Wilson).",
+    "margin": "the norm of the smallest perturbation that changes the class; 0 for misclassified points.",
     "median margin": "half of the points of the class have a smaller margin, half a larger one.",
-    "smallest known distance": "to a place of another class that some attack found: an upper bound of the margin.",
-    "clean": "without any change.",
-    "minimum-norm": "attacks that search for the nearest place of another class at any distance: DDN, FMN, FAB and "
+    "smallest perturbation found": "by any of the attacks, at any norm: an upper bound of the margin.",
+    "clean": "without a perturbation.",
+    "minimum-norm": "attacks that search for the smallest adversarial perturbation, without an eps: DDN, FMN, FAB and "
     "APGD in shrinking balls.",
     "change of category": "the category of a column becomes another of that column, as often as allowed; no number "
     "changes.",
@@ -40,20 +40,19 @@ DEFINITIONS: Mapping[str, str] = {
     "apgd-t": "projected gradient ascent towards each of several other classes (Croce and Hein 2020).",
     "fab-t": "steps to the nearest linearised boundary, class by class (Croce and Hein 2020b).",
     "square": "random square or window changes, without gradients (Andriushchenko et al. 2020).",
-    "transfer from a surrogate": "a small network is fitted to the predictions and attacked instead; what fools it is "
-    "tried on this one.",
+    "transfer from a surrogate": "adversarial examples of a small network that is fitted to the predictions.",
     "inputs in box": "do all test points lie within the values that count as valid?",
-    "modes": "is a layer in train mode, whose answer would change?",
+    "modes": "is a layer in train mode, such as dropout or batch-norm?",
     "probabilities": "does the network return probabilities instead of logits?",
-    "randomness": "do two passes over the same points give the same answer?",
-    "gradients": "do gradients lead anywhere, or are they zero or lost in rounding?",
+    "randomness": "do two passes over the same points give the same logits?",
+    "gradients": "are gradients zero or lost in rounding (gradient masking)?",
     "rising": "does robust accuracy rise with the radius, which cannot be?",
     "loss surface": "does the loss rise along its own gradient?",
     "more steps": "do ten times the steps break more points?",
-    "random noise": "does noise break points that gradients leave?",
-    "black box": "does an attack without gradients break points that those with gradients leave?",
-    "transfer": "do changes that fool another network break points that all attacks leave?",
-    "large radius": "does any point survive where everything is within reach?",
+    "random noise": "does noise break points that gradient attacks do not?",
+    "black box": "does an attack without gradients break points that gradient attacks do not?",
+    "transfer": "do adversarial examples of another network break points that no other attack does?",
+    "large radius": "is any point robust in a ball that contains the examples of all classes?",
 }
 
 
@@ -63,9 +62,10 @@ def page(audit: Audit, words: Words | None = None) -> Report:
     if not audit.attacks:
         return _unattacked(audit, remarks)
     settings = (
-        f"Attacks: {', '.join(_in_turn(audit))}, in turn, each on the points that stand; margins by minimum-norm "
-        f"attacks and by those; box {_box(audit)}; seed {audit.config.seed}; points drawn at random from the test "
-        f"part; 95 % Wilson intervals; {audit.seconds:,.0f} s. {' '.join((*_drawn(audit), *audit.notes))}"
+        f"Attacks, in this order, each on the points that are not broken yet: {', '.join(_in_turn(audit))}. Margins: "
+        f"the smallest perturbation that any of them found. Box {_box(audit)}; seed {audit.config.seed}; points drawn "
+        f"at random from the test split; 95 % Wilson intervals; {audit.seconds:,.0f} s. "
+        f"{' '.join((*_drawn(audit), *audit.notes))}"
     )
     return Report(
         f"Audit of {audit.name}",
@@ -80,14 +80,14 @@ def page(audit: Audit, words: Words | None = None) -> Report:
 
 
 def _answer(audit: Audit) -> str:
-    """At the largest radius: what holds, by which attacks, and how much of it is proven."""
+    """At the largest radius: robust accuracy under which attacks, and how far it is from the true one."""
     largest, robust = audit.config.balls[-1], audit.robust[-1]
-    left = "" if audit.n == audit.asked else f" (the {audit.n:,} of {audit.asked:,} points for which there was time)"
+    left = "" if audit.n == audit.asked else f" (the {audit.n:,} of {audit.asked:,} for which there was time)"
     return (
-        f"Of {audit.n:,} test examples of {audit.data}{left}, {percent(robust.fraction)} "
-        f"[{100 * robust.low:.1f}, {100 * robust.high:.1f}] are still classified correctly however they are changed by "
-        f"up to {radius_text(largest.radius)} in {audit.norm}{_changeable(audit)}, {_known(audit)}. Unchanged, "
-        f"{percent(audit.clean.fraction)} are."
+        f"Robust accuracy at eps = {radius_text(largest.radius)} in {audit.norm}{_changeable(audit)} is "
+        f"{percent(robust.fraction)} [{100 * robust.low:.1f}, {100 * robust.high:.1f}] on {audit.n:,} test examples of "
+        f"{audit.data}{left}, under {autoattack_of(audit)} (attacks: {', '.join(_in_turn(audit))}). Clean accuracy is "
+        f"{percent(audit.clean.fraction)}. {_known(audit)}"
     )
 
 
@@ -97,31 +97,37 @@ def _changeable(audit: Audit) -> str:
         return ""
     names = listed(name for name, _ in audit.categories)
     return (
-        f" and in up to {changes.most} of the categories {names}" if len(audit.categories) > 1 else f" and in {names}"
+        f" with changes of up to {changes.most} of the categories {names}"
+        if len(audit.categories) > 1
+        else f" with changes of {names}"
     )
 
 
 def _known(audit: Audit) -> str:
-    """Attacks show too much at worst, certificates too little."""
-    tried = f"under {autoattack_of(audit)} (attacks tried: {', '.join(_in_turn(audit))})"
+    """Attacks give an upper bound of the true robust accuracy, certificates a lower one."""
+    robust = audit.robust[-1].count
+    if audit.clean.count == 0:
+        return "No example is classified correctly, so none is robust."
+    if robust == 0:
+        return "No example is robust at this eps: the attacks broke every one that is classified correctly."
     if audit.certified is None:
-        return f"{tried}; nothing is proven"
-    proven = audit.certified[-1]
-    if proven.count == audit.robust[-1].count:
-        return "which is proven" + (f"; {tried} the others are not" if proven.fraction < 1 else "")
-    return f"{tried}; proven for {percent(proven.fraction)}"
+        return "There are no certificates: true robust accuracy may be lower."
+    certified = audit.certified[-1]
+    if certified.count == robust:
+        return "Robust accuracy is exact on these examples: each one that no attack broke is certified."
+    return f"Certified accuracy is {percent(certified.fraction)}: true robust accuracy lies between the two."
 
 
 def _in_turn(audit: Audit) -> list[str]:
-    """The attacks that were led, in their order."""
+    """The attacks that were run, in their order."""
     return sorted(audit.led, key=turn_of)
 
 
 def _unattacked(audit: Audit, remarks: tuple[Remark, ...]) -> Report:
     """What is left where attacks would make no sense."""
     summary = (
-        f"{audit.too_short} {audit.name} on {audit.data}: {percent(audit.clean.fraction)} of {audit.n:,} test points "
-        "are classified correctly. Nothing was attacked, so nothing is known of its robustness."
+        f"{audit.too_short} Clean accuracy of {audit.name} is {percent(audit.clean.fraction)} on {audit.n:,} test "
+        f"examples of {audit.data}. No attack was run, so nothing is known of its robustness."
     ).lstrip()
     return Report(f"Audit of {audit.name}", summary, " ".join(audit.notes), remarks, definitions=DEFINITIONS)
 
@@ -130,8 +136,8 @@ def _drawn(audit: Audit) -> tuple[str, ...]:
     if audit.draws is None:
         return ()
     return (
-        f"The answers are drawn: attacks climb the mean over {audit.draws.attack} draws, and a point is "
-        f"misclassified only by the mean prediction over {audit.draws.verification} other draws, the same for all.",
+        f"The network is stochastic: attacks use the mean over {audit.draws.attack} draws (EoT), and a point counts as "
+        f"misclassified by the mean prediction over {audit.draws.verification} other draws, the same for all points.",
     )
 
 
@@ -140,12 +146,12 @@ def _warnings(audit: Audit) -> str:
     if warnings:
         return f"Before you trust these numbers, read the findings on {', '.join(warnings)}."
     made, of = _diagnoses(audit)
-    some = f"{made} diagnoses" if made == of else f"the {made} diagnoses, of {of}, for which there was time"
-    return f"None of {some} gives a reason to doubt these numbers."
+    some = f"All {made} diagnoses" if made == of else f"The {made} diagnoses, of {of}, for which there was time"
+    return f"{some} are fine."
 
 
 def _diagnoses(audit: Audit) -> tuple[int, int]:
-    """How many were made, and of how many."""
+    """How many were run, and of how many."""
     return len(audit.findings), len(audit.findings) + len(audit.left_out)
 
 
@@ -155,9 +161,9 @@ def _remarks(audit: Audit, words: Words) -> tuple[Remark, ...]:
     if not audit.left_out:
         return remarks
     made, of = _diagnoses(audit)
-    evidence = f"the time was up; nothing is known of: {', '.join(audit.left_out)}"
+    evidence = f"the budget ran out; not run: {', '.join(audit.left_out)}"
     advice = advice_on_time(audit.left_out)
-    claim = f"only {made} of {of} diagnoses were made"
+    claim = f"only {made} of {of} diagnoses were run"
     first = Remark(claim, "incomplete", "doubtful", evidence, advice.text, advice.command(words))
     return (first, *remarks)
 
@@ -177,6 +183,4 @@ def _box(audit: Audit) -> str:
     held = f", with {listed(fixed)} held fixed" if fixed else ""
     if changes is not None:
         held += f", changes of category ({listed(name for name, _ in audit.categories)}) counted apart"
-    if isinstance(box.low, tuple):
-        return f"of {len(box.low)} intervals, as in audit.json{held}"
-    return f"{box.holding(())!r}{held}"
+    return f"{box.interval}{held}"

@@ -36,26 +36,26 @@ def curve(audit: Audit) -> Picture:
     counted = (audit.clean, *audit.robust)
     shares = 100 * np.array([one.fraction for one in counted])
     spans = np.abs(100 * np.array([[one.low, one.high] for one in counted]).T - shares)
-    panel.plot(beyond, _falling(audit.points["margin"], beyond), color=COLOURS[1], label="no attack succeeded")
+    panel.plot(beyond, _falling(audit.points["margin"], beyond), color=COLOURS[1], label="empirical (upper bound)")
     if audit.certified is not None:
-        # Proofs are looked for up to the largest radius: beyond it nothing is known.
-        proven = _falling(audit.points["certified"], within)
-        panel.plot(within, proven, color=COLOURS[2], label="proven")
-        panel.fill_between(within, proven, _falling(audit.points["margin"], within), color=TINTS[1], label="not known")
+        # Certificates are computed up to the largest radius: beyond it nothing is known.
+        certified = _falling(audit.points["certified"], within)
+        panel.plot(within, certified, color=COLOURS[2], label="certified (lower bound)")
+        panel.fill_between(within, certified, _falling(audit.points["margin"], within), color=TINTS[1], label="unknown")
         panel.axvline(radii[-1], color=BEST, linewidth=0.8, linestyle="dotted")
     panel.errorbar(
-        radii, shares, yerr=spans, fmt="o", markersize=4, color=COLOURS[0], capsize=3, label="AutoAttack, 95 %"
+        radii, shares, yerr=spans, fmt="o", markersize=4, color=COLOURS[0], capsize=3, label="AutoAttack, 95 % interval"
     )
     panel.set_ylim(0, 100)
     panel.set_xlim(0, beyond[-1])
-    panel.set_xlabel(f"change of up to, {audit.norm}")
-    panel.set_ylabel("classified correctly, %")
+    panel.set_xlabel(f"eps, {audit.norm}")
+    panel.set_ylabel("robust accuracy, %")
     panel.grid(color="#dddddd", linewidth=0.6)
     panel.set_axisbelow(True)
     figure.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9, frameon=False)
-    caption = f"Robust accuracy over the radius, {audit.n:,} points."
+    caption = f"Robust accuracy over eps, {audit.n:,} points."
     if audit.certified is not None:
-        caption += f" Proofs were searched for up to {radius_text(radii[-1])} (dotted)."
+        caption += f" Certificates were computed up to eps = {radius_text(radii[-1])} (dotted)."
     return Picture("robustness", figure, caption)
 
 
@@ -70,26 +70,30 @@ def _margins(audit: Audit) -> Picture:
     order = np.argsort(audit.points["margin"])
     margin, certified = audit.points["margin"][order], audit.points["certified"][order]
     searched, is_known = audit.config.balls[-1].radius, np.isfinite(margin)
-    top = max(np.max(margin[is_known], initial=0.0), searched)
+    top = np.max(margin[is_known], initial=0.0)
+    # Of points without a known margin certified radii may be larger, up to the largest eps.
+    top = top if is_known.all() and top > 0 else max(top, searched)
     shares = 100 * (np.arange(len(margin)) + 1) / len(margin)
-    label = "smallest known distance to another class"
+    label = "smallest perturbation found (upper bound)"
     panel.plot(shares[is_known], margin[is_known], color=COLOURS[1], label=label)
-    is_proven = not np.isnan(certified).any()
-    between = "lies between the two" if is_proven else "is at most this; nothing is proven"
-    caption = f"Each point's margin {between}; misclassified points have none."
+    is_certified = not np.isnan(certified).any()
+    between = "lies between the two bounds" if is_certified else "is at most this, without certificates"
+    caption = f"The margin of each point {between}; it is 0 for misclassified points."
     if not is_known.all():
-        # They come last: nothing is known of them but what is proven.
-        panel.axvspan(100 * is_known.mean(), 100, color=TINTS[1], label="no attack succeeded, at any distance")
-        caption += f" Of {int((~is_known).sum()):,} points (shaded) no attack found the distance to another class."
-    if is_proven:
+        # They come last: nothing is known of them but their certified radius.
+        panel.axvspan(100 * is_known.mean(), 100, color=TINTS[1], label="no attack succeeded, at any norm")
+        caption += f" For {int((~is_known).sum()):,} points (shaded) no attack found an adversarial example."
+    if is_certified:
         is_at_end = certified >= searched
         style: dict[str, Any] = {"linestyle": "none", "color": COLOURS[2]}
-        panel.plot(shares[~is_at_end], certified[~is_at_end], marker=".", label="proven lower bound", **style)
+        panel.plot(
+            shares[~is_at_end], certified[~is_at_end], marker=".", label="certified radius (lower bound)", **style
+        )
         if is_at_end.any():
-            beyond = "proven so far, no more was searched"
+            beyond = "certified up to the largest eps"
             panel.plot(shares[is_at_end], certified[is_at_end], marker="^", label=beyond, **style)
         panel.axhline(searched, color=BEST, linewidth=0.8, linestyle="dotted")
-    panel.set_xlabel("points, by their margin, %")
+    panel.set_xlabel("points sorted by margin, %")
     panel.set_ylabel(f"margin, {audit.norm}")
     panel.set_xlim(0, 100)
     panel.set_ylim(0, 1.05 * top)
@@ -104,14 +108,14 @@ def _examples(audit: Audit) -> list[Picture]:
         return []
     nearest = known.nearest(SHOWN)
     caption = (
-        f"The {len(nearest)} correctly classified points nearest to another class: clean, the change, enlarged, and "
-        f"adversarial; above them the class, the distance in {audit.norm}, and the network's prediction."
+        f"The {len(nearest)} correctly classified points with the smallest margins: clean, perturbation (rescaled) and "
+        f"adversarial; above them the label, the {audit.norm} norm and the predicted class."
     )
     return [Picture("nearest", sheet(nearest, audit.classes), caption)]
 
 
 def sheet(examples: Adversarial, classes: tuple[str, ...]) -> Figure:
-    """Of images: clean, change and adversarial one below the other, eight side by side."""
+    """Of images: clean, perturbation and adversarial one below the other, eight side by side."""
     columns = min(SHOWN, len(examples))
     figure, axes = panels(3 * -(-len(examples) // columns), columns, size=1.5)
     for panel in (panel for row in axes for panel in row):
@@ -131,7 +135,7 @@ def sheet(examples: Adversarial, classes: tuple[str, ...]) -> Figure:
             # A class may be called anything, also by what would be a formula.
             axes[row][column].set_title(title, fontsize=9, parse_math=False)
     for row, panels_of_row in enumerate(axes):
-        panels_of_row[0].set_ylabel(("clean", "change", "adversarial")[row % 3], fontsize=9)
+        panels_of_row[0].set_ylabel(("clean", "perturbation", "adversarial")[row % 3], fontsize=9)
     return figure
 
 

@@ -28,12 +28,12 @@ def autoattack_of(audit: Audit) -> str:
 
 
 def _accuracy(audit: Audit) -> Table:
-    columns = ["points moved within", "accuracy", "95 % interval"]
-    rows = [["nothing (clean)", percent(audit.clean.fraction), _interval(audit.clean.low, audit.clean.high)]]
+    columns = ["perturbation", "accuracy", "95 % interval"]
+    rows = [["none (clean)", percent(audit.clean.fraction), _interval(audit.clean.low, audit.clean.high)]]
     proven = [""]
     if audit.config.categories is not None:
         alone = wilson(int((audit.right & (audit.points["margin"] > 0)).sum()), audit.n)
-        rows.append(["a change of category", percent(alone.fraction), _interval(alone.low, alone.high)])
+        rows.append(["change of category", percent(alone.fraction), _interval(alone.low, alone.high)])
         proven.append(percent(float((audit.points["certified"] > 0).mean())))
     for ball, robust in zip(audit.config.balls, audit.robust, strict=True):
         rows.append(
@@ -58,12 +58,11 @@ def _by_attack(audit: Audit) -> Table:
         for one in audit.contributions
     )
     note = (
-        "Attacks are run in this order, each only on the points that those before it left standing in some ball and no "
-        "proof covers: the numbers say what an attack broke of the points on which it was run, not what it would break "
-        f"alone.{_transferred(audit)} Each broken point counts once: in the smallest ball in which it is "
-        f"misclassified, for the attack that showed it.{_alone(audit)}"
+        "Attacks are run in this order, each only on points that are neither broken nor certified at every eps yet: "
+        f"successes are not what an attack would reach alone.{_transferred(audit)} Each point counts once, at the "
+        f"smallest eps at which it is misclassified, for the attack that found it.{_alone(audit)}"
     )
-    return Table("Points broken by each attack", ("attack", "run on", "broke of these", *radii), rows, note)
+    return Table("Successes of each attack", ("attack", "points attacked", "successes", *radii), rows, note)
 
 
 def _run_on(audit: Audit, one: Contribution) -> str:
@@ -73,13 +72,13 @@ def _run_on(audit: Audit, one: Contribution) -> str:
 
 
 def _transferred(audit: Audit) -> str:
-    return f" The last, {TRANSFER}, is tried on all that stand." if TRANSFER in audit.attacks else ""
+    return f" The last, {TRANSFER}, is run on all points that are not broken yet." if TRANSFER in audit.attacks else ""
 
 
 def _alone(audit: Audit) -> str:
     """Known of the attacks that were run on every point."""
     return "".join(
-        f" The {one.name} attacks were run on every correctly classified point, so it is known what they break alone: "
+        f" The {one.name} attacks were run on every correctly classified point; their successes alone: "
         f"{_at_each_radius(audit, one.broken_alone)}."
         for one in audit.contributions
         if one.broken_alone is not None
@@ -92,7 +91,7 @@ def _at_each_radius(audit: Audit, counts: tuple[int, ...]) -> str:
 
 
 def _changes(audit: Audit) -> list[Table]:
-    """Which changes of category break most rows, and the rows that need the least beside."""
+    """Which changes of category break most rows, and the rows that need the smallest perturbation besides."""
     if audit.config.categories is None:
         return []
     within = audit.points["way"] <= audit.config.balls[-1].radius
@@ -100,10 +99,10 @@ def _changes(audit: Audit) -> list[Table]:
     counts = Counter(one for _, changes in changed for one in changes)
     largest = f"{audit.norm} {radius_text(audit.config.balls[-1].radius)}"
     most = Table(
-        f"Changes of category at the nearest wrong place within {largest}",
+        f"Changes of category in the nearest adversarial examples within {largest}",
         ("change", "points"),
         tuple((change, str(count)) for change, count in counts.most_common(_SHOWN)) or (("none", "0"),),
-        f"Points at whose nearest wrong place a category differs from theirs: {len(changed):,}."
+        f"Points whose nearest adversarial example has another category: {len(changed):,}."
         + (f" The {_SHOWN} most frequent changes." if len(counts) > _SHOWN else ""),
     )
     nearest = sorted(changed, key=lambda one: float(audit.points["way"][one[0]]))[:_SHOWN]
@@ -118,9 +117,9 @@ def _changes(audit: Audit) -> list[Table]:
     )
     if not rows:
         return [most]
-    columns = ("row of the test part", "class", "change of category", f"change of numbers, {audit.norm}")
-    note = "All points are in points.json; where the numbers need not change at all, the category is enough."
-    return [most, Table("Points that a changed category brings nearest to another class", columns, rows, note)]
+    columns = ("row of the test split", "label", "change of category", f"perturbation of numbers, {audit.norm}")
+    note = "All points are in points.json; where the perturbation is 0, the change of category is enough."
+    return [most, Table("Smallest perturbations with a change of category", columns, rows, note)]
 
 
 def _distribution(audit: Audit) -> Table:
@@ -128,19 +127,19 @@ def _distribution(audit: Audit) -> Table:
     shares = (0.05, 0.25, 0.5, 0.75, 0.95)
     values = [_distance(value) for value in np.quantile(margin, shares, method="inverted_cdf")]
     # With changes of category others have a margin of 0, too.
-    at_zero = "misclassified" if audit.config.categories is None else "misclassified or by a category"
-    columns = ("", at_zero, "least", *(f"{100 * share:g} %" for share in shares), "mean, if correct")
+    at_zero = "misclassified" if audit.config.categories is None else "misclassified or broken by a category"
+    columns = ("bound", at_zero, "min", "5 %", "25 %", "median", "75 %", "95 %", "mean over correct")
     right = margin[margin > 0]
     mean = _distance(right.mean()) if len(right) else ""
     wrong = percent(float((margin == 0).mean()))
-    rows = [("smallest known distance to another class", wrong, _distance(margin.min()), *values, mean)]
+    rows = [("smallest perturbation found (upper)", wrong, _distance(margin.min()), *values, mean)]
     certified = audit.points["certified"]
     if not np.isnan(certified).any():
         lower = [f"{value:.4g}" for value in np.quantile(certified, shares, method="inverted_cdf")]
         of_right = certified[margin > 0]
         rows.append(
             (
-                "proven lower bound",
+                "certified radius (lower)",
                 wrong,
                 f"{certified.min():.4g}",
                 *lower,
@@ -148,12 +147,12 @@ def _distribution(audit: Audit) -> Table:
             )
         )
     largest = audit.config.balls[-1].radius
-    note = f"In {audit.norm}; misclassified points count with 0"
+    note = f"Quantiles over all points, in {audit.norm}; misclassified points count as 0"
     if audit.config.categories is not None:
-        note += ", and so do those that a change of category makes so; distances are those of the numbers"
+        note += ", as do those that a change of category alone breaks; norms are those of the numbers"
     if np.isinf(margin).any():
-        note += f"; for {int(np.isinf(margin).sum()):,} points no attack found a place of another class"
-    note += f"; lower bounds were looked for up to {largest:g} only." if len(rows) > 1 else "."
+        note += f"; for {int(np.isinf(margin).sum()):,} points no attack found an adversarial example"
+    note += f"; certified radii were computed up to {largest:g} only." if len(rows) > 1 else "."
     return Table("Margins", columns, tuple(rows), note)
 
 
@@ -177,7 +176,7 @@ def _by_class(audit: Audit) -> Table:
         )
     radii = (f"{audit.norm} {radius_text(ball.radius)}" for ball in audit.config.balls)
     return Table(
-        f"Class by class, clean and under {autoattack_of(audit)}",
+        f"Accuracy by class, clean and under {autoattack_of(audit)}",
         ("class", "points", "clean", *radii, "median margin"),
         tuple(rows),
     )
@@ -189,8 +188,8 @@ def class_name(classes: tuple[str, ...], number: int) -> str:
 
 
 def _distance(value: float) -> str:
-    """Of points that no attack moved to another class it is not known."""
-    return f"{value:.4g}" if np.isfinite(value) else "not known"
+    """Of points for which no attack found an adversarial example it is unknown."""
+    return f"{value:.4g}" if np.isfinite(value) else "unknown"
 
 
 def _interval(low: float, high: float) -> str:

@@ -19,13 +19,13 @@ _IN_A_LINE = 3
 """Histograms side by side: more would not fit a page."""
 DEFINITIONS = {
     "ECE": "expected calibration error: the difference of accuracy and confidence, averaged over the predictions.",
-    "NLL": "negative log-likelihood of the labels: how surprised the network is by them, in nats.",
+    "NLL": "mean negative log-likelihood of the labels, in nats.",
     "Brier": "squared distance of the probabilities to the label, 0 to 2.",
     "AUROC": "how often a misclassified or out-of-distribution example has the higher uncertainty; .5 is chance.",
     "confidence": "the probability that the network gives to the class that it predicts.",
-    "entropy": "the uncertainty of the mean prediction.",
-    "mutual information": "what the members disagree about.",
-    "expected entropy": "the mean uncertainty of the members.",
+    "entropy": "of the mean prediction, in nats.",
+    "mutual information": "entropy of the mean prediction minus expected entropy: how much the members disagree.",
+    "expected entropy": "the mean of the members' entropies.",
     "variation ratio": "1 - max softmax probability.",
     "gap": "top-2 log-probability margin: the difference of the two largest.",
 }
@@ -104,8 +104,8 @@ def page(calibrated: Calibrated) -> Report:
         )
         if after.nll > before.nll:
             summary += (
-                " That is worse: the validation examples that it was fitted to are not like these. Delete scaling.json "
-                "to undo it."
+                " That is worse: the validation split that it was fitted to is distributed otherwise. Delete "
+                "scaling.json to undo it."
             )
     of_whom = "one network" if members == 1 else f"mean probability of {members} members"
     settings = (
@@ -183,15 +183,15 @@ def _tables(calibrated: Calibrated) -> tuple[Table, ...]:
         ),
         Table(
             "AUROC of each measure of uncertainty",
-            ("measure", "misclassified from correct", *(f"{name} from {calibrated.data}" for name in first.ood)),
+            ("measure", "misclassification detection", *(f"OOD detection, {name}" for name in first.ood)),
             rows,
             "1: higher for every misclassified or out-of-distribution example; 0.5: no better than chance. "
             f"{len(first.misclassified):,} misclassified and {len(first.correct):,} correct{elsewhere}."
             + (
-                " Of one member there is no mutual information, and expected entropy is entropy."
+                " A single network has no mutual information, and its expected entropy is its entropy."
                 * (scores.members == 1)
             )
-            + " Of the network as it was trained." * (calibrated.scaled is not None),
+            + " Before scaling." * (calibrated.scaled is not None),
         ),
     )
 
@@ -230,7 +230,7 @@ def _histograms(calibrated: Calibrated) -> Picture:
         panel.set_title(name if name != "gap" else "gap (large: confident)", fontsize=10)
         panel.set_yscale("log")
     for line in grid:
-        line[0].set_ylabel("share of the group")
+        line[0].set_ylabel("fraction")
     # Beside the panels: inside, some curve always runs under it.
     legend = figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
     for text in legend.get_texts():
@@ -240,7 +240,7 @@ def _histograms(calibrated: Calibrated) -> Picture:
     return Picture(
         "uncertainty",
         figure,
-        f"Uncertainty of correct and misclassified examples on {calibrated.data}{outside}: shares of each "
+        f"Uncertainty of correct and misclassified examples on {calibrated.data}{outside}: fractions of each "
         "group, on a log scale. Entropies and mutual information in nats; variation ratio is 1 - max softmax "
         "probability; gap is the top-2 log-probability margin.",
     )

@@ -91,7 +91,7 @@ class Remark:
     """That does it."""
 
 
-_SHARE = re.compile(r"(\d+(?:\.\d+)?) ?% of (\d+) (points|answers)")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?) ?% of (\d+) (points|answers|outputs)")
 _MOST_COUNTED = 500
 """Of more, a percentage with one decimal does not say how many they are."""
 
@@ -218,7 +218,7 @@ class Report:
     @property
     def _calm_count(self) -> str:
         count = len(self._calm)
-        return f"{count} {'diagnosis' if count == 1 else 'diagnoses'} without a reason for doubt"
+        return f"{count} {'diagnosis is' if count == 1 else 'diagnoses are'} fine"
 
     def _verdict(self, one: Verdict | Remark) -> str:
         parts = [

@@ -14,9 +14,11 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from widemargin.data.batches import updates_per_epoch
-from widemargin.parts import choice, choices, part
+from widemargin.parts import called_as, choice, choices, part
 from widemargin.rng import Rng
 from widemargin.uncertainty.network import Network
+
+_EXAMPLE = "wm.Plan(wm.Epochs(20), wm.Adam(0.01), batch=100)"
 
 
 class Length(Protocol):
@@ -109,6 +111,7 @@ class Descent(Protocol):
 
 
 @part
+@called_as("wm.Adam(0.01)")
 @dataclass(frozen=True)
 class Adam:
     lr: float
@@ -123,6 +126,7 @@ class Adam:
 
 
 @part
+@called_as("wm.SGD(0.1, momentum=0.9, weight_decay=5e-4)")
 @dataclass(frozen=True)
 class SGD:
     """With Nesterov momentum and weight decay, as published; plain with momentum=0, weight_decay=0."""
@@ -241,6 +245,7 @@ class SWA:
 
 
 @part
+@called_as(_EXAMPLE)
 @dataclass(frozen=True)
 class Plan:
     length: Length
@@ -274,9 +279,7 @@ class Plan:
 
 def check_is_plan(plan: object) -> None:
     if not isinstance(plan, Plan):
-        raise ValueError(
-            f"the plan must be a Plan, got {_called(plan)}: give wm.Plan(wm.Epochs(20), wm.Adam(0.01), batch=100)"
-        )
+        raise ValueError(f"the plan must be a Plan, got {_called(plan)}: give {_EXAMPLE}")
 
 
 def _called(given: object) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
@@ -32,9 +34,9 @@ def probabilities(network: Network, examples: Examples) -> Finding:
     return Finding(
         "probabilities",
         graded(worst, FLAT),
-        f"of the member that does so most, {worst:.1%} of {raw.shape[1]} answers are shares of 1"
+        f"of the member that does so most, {worst:.1%} of {raw.shape[1]} outputs are probabilities"
         if worst
-        else f"all {raw.shape[1]} answers are {kind}, from {float(raw.min()):.4g} to {float(raw.max()):.4g}",
+        else f"all {raw.shape[1]} outputs are {kind}, from {float(raw.min()):.4g} to {float(raw.max()):.4g}",
         "remove the network's softmax: it must answer with logits" if worst > FLAT[0] else "",
         {"share": worst, "lowest": float(raw.min()), "highest": float(raw.max())},
     )
@@ -55,7 +57,7 @@ def randomness(network: Network, examples: Examples) -> Finding:
     return Finding(
         "randomness",
         verdict,
-        f"between two passes the answers differ on {touched:.1%} of {len(difference)} points, by up to {largest:.3g} "
+        f"between two passes the outputs differ on {touched:.1%} of {len(difference)} points, by up to {largest:.3g} "
         f"of their size, and the class changes on {moved:.1%}",
         ""
         if verdict == "fine"
@@ -111,13 +113,12 @@ def inputs_in_box(examples: Examples, ball: Ball) -> Finding:
         used = float(at.max() - at.min()) if together else float((at.amax(0) - at.amin(0)).max())
     narrow = used < _LEAST_SHARE_OF_BOX
     verdict: Verdict = "wrong" if outside else "suspicious" if narrow else "fine"
-    evidence = (
-        f"values from {low:.4g} to {high:.4g}, {outside:.1%} of {len(points)} points outside the box {ball.box!r}"
-    )
+    share = f"{outside:.1%} of {len(points)} points outside the box {ball.box.interval}"
+    evidence = f"values from {low:.4g} to {high:.4g}, {share}"
     return Finding(
         "inputs in box",
         verdict,
-        evidence + (f", of which they use {used:.1%}" if used == used else ""),
+        evidence + ("" if outside or math.isnan(used) else f", of which they use {used:.1%}"),
         "" if verdict == "fine" else "rescale the points to the box, or give the ball the box of valid inputs",
         {"share_outside": outside, "lowest": low, "highest": high, "share_used": used},
     )

@@ -82,9 +82,11 @@ def large_radius(network: Network, examples: Examples, ball: Ball, seed: int = 0
     return Finding(
         "large radius",
         verdict,
-        f"{survived:.1%} of {len(right)} points stay right in {type(ball).__name__} of radius {whole.radius:.4g}, "
+        f"{survived:.1%} of {len(right)} points are robust in {type(ball).__name__} of radius {whole.radius:.4g}, "
         + (
-            f"though {classes} classes are found there" if classes > 1 else "and the network gives all points one class"
+            f"in which the network predicts {classes} classes"
+            if classes > 1
+            else "and the network gives all points one class"
         ),
         ""
         if verdict == "fine"
@@ -126,15 +128,15 @@ def transfer(
         f"surrogate {number}": broken_at(network, examples, places_of(surrogate, examples, PGD(ball, steps)))
         for number, surrogate in enumerate(surrogates)
     }
-    return _gained("transfer", {"white box": white}, black, "places found on other networks")
+    return _gained("transfer", {"white box": white}, black, "adversarial examples of other networks")
 
 
 def stood_in(white: Broken, black: Broken, kind: str, agreement: float) -> Finding:
     """Points that all other attacks left, and that places break that were computed on a surrogate of the network."""
-    finding = _gained("transfer", {"all other attacks": white}, {kind: black}, "places found on a surrogate")
+    finding = _gained("transfer", {"all other attacks": white}, {kind: black}, "adversarial examples of a surrogate")
     return replace(
         finding,
-        evidence=f"{finding.evidence}; it gives the network's class to {agreement:.1%} of the points",
+        evidence=f"{finding.evidence}; it agrees with the network on {agreement:.1%} of the points",
         numbers={**finding.numbers, "agreement": agreement},
     )
 
@@ -152,8 +154,8 @@ def random_noise(
     return Finding(
         "random noise",
         verdict,
-        f"{draws} random places break {noise:.1%} of {len(white)} points and {_FEW_STEPS} gradient steps "
-        f"{by_few:.1%}; the white-box attack left {only:.1%} that noise breaks",
+        f"{draws} random perturbations break {noise:.1%} of {len(white)} points and {_FEW_STEPS} gradient steps "
+        f"{by_few:.1%}; noise alone breaks {only:.1%}, which the white-box attack did not",
         "" if verdict == "fine" else "the gradients mislead: attack without them (Square) and count the worst of all",
         {"share_noise": noise, "share_few_steps": by_few, "share_noise_only": only},
     )
@@ -187,7 +189,7 @@ def _gained(name: str, white: Mapping[str, Broken], black: Mapping[str, Broken],
     return Finding(
         name,
         verdict,
-        f"{what} break {gain:.2%} of {len(left)} points that {' and '.join(white)} left ({said})",
+        f"{what} break {gain:.2%} of {len(left)} points that {' and '.join(white)} did not ({said})",
         "" if verdict == "fine" else "gradients are masked: report the worst over all attacks, point by point",
         {"gain": gain, **gains},
     )
