@@ -12,12 +12,14 @@ from widemargin.fast.accelerate import accelerated
 from widemargin.fast.blocks import PooledConvolution
 from widemargin.fast.rewriting import Rewritten
 from widemargin.fast.stacking import StackedEnsemble
+from widemargin.fast.winograd import WinogradConvolution
 from widemargin.networks.lenet import LeNet
 from widemargin.networks.mlp import MLP
 from widemargin.networks.resnet import DropoutResNet18, PreActResNet18
 from widemargin.networks.spectral import bounded
 from widemargin.uncertainty.as_logits import AsLogits
 from widemargin.uncertainty.cuts import before_head
+from widemargin.uncertainty.randomised import Randomised
 
 
 def rand(*shape: int) -> Tensor:
@@ -43,6 +45,11 @@ def assert_same(model: nn.Module, quick: nn.Module, inputs: Tensor) -> None:
     torch.testing.assert_close(answers[0], answers[1], rtol=1e-9, atol=1e-10)
 
 
+class InputNoise(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 0.1 * torch.randn_like(x)
+
+
 MODELS = {
     "LeNet": (LeNet, rand(32, 1, 28, 28)),
     "few images": (LeNet, rand(2, 1, 28, 28)),
@@ -51,6 +58,7 @@ MODELS = {
     "foreign ResNet-18": (lambda: ResNet18(4), IMAGES),
     "foreign ResNet-18 in tiles": (lambda: ResNet18(16), IMAGES),
     "PreActResNet18 in tiles": (lambda: PreActResNet18(width=16), IMAGES),
+    "random in tiles": (lambda: Randomised(Single(at_input(nn.Sequential(InputNoise(), ResNet18(16)))), 2), IMAGES[:2]),
     "views": (Viewed, IMAGES),
     "normalised before": (PreNormed, IMAGES),
     "overwriting": (Overwriting, IMAGES),
@@ -74,6 +82,7 @@ def test_an_accelerated_copy_computes_the_same_logits_and_gradients(name: str) -
     assert not quick.training
     assert not any(parameter.requires_grad for parameter in quick.parameters())
     assert_same(model, quick, inputs.double())
+    assert any(isinstance(module, WinogradConvolution) for module in quick.modules()) == name.endswith("in tiles")
     # Nothing of the model itself has changed.
     torch.testing.assert_close(state, model.state_dict(), rtol=0, atol=0)
     assert all(parameter.requires_grad for parameter in model.parameters())

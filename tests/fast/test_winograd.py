@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin.fast.winograd import WinogradConvolution, is_for_winograd
+from widemargin.fast import winograd
+from widemargin.fast.winograd import WinogradConvolution, is_for_winograd, numbers_at_points
 
 
 def rand(*shape: int) -> Tensor:
@@ -30,7 +31,6 @@ def answers(layer: nn.Module, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 TILES = {
     "tiles of 4": (rand(3, 64, 16, 12), {"at_points_4"}),
-    "more than are computed at once": (rand(5, 64, 20, 20), {"at_points_4"}),
     "over the edge": (rand(6, 64, 7, 8), {"at_points_4"}),
     "over both edges": (rand(2, 64, 15, 14), {"at_points_4"}),
     "tiles of 2": (rand(5, 64, 4, 4), {"at_points_2"}),
@@ -54,6 +54,65 @@ def test_tiles_make_the_same_answers_and_gradients(name: str, bias: bool, order:
     assert {name for name, _ in quick.named_buffers()} == made
 
 
+@pytest.mark.parametrize("shape", [(5, 64, 12, 8), (2, 64, 24, 20), (2, 64, 23, 19)], ids=str)
+@pytest.mark.parametrize("at_once", [1, 7, 12])
+def test_images_and_parts_of_images_are_computed_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], at_once: int
+) -> None:
+    monkeypatch.setattr(winograd, "_TILES_AT_ONCE", at_once)
+    monkeypatch.setattr(winograd, "_OF_CHANNELS", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    conv, images = convolution(), rand(*shape)
+    quick = WinogradConvolution(conv)
+    torch.testing.assert_close(answers(quick, images), answers(conv, images), rtol=1e-11, atol=1e-11)
+    assert {name for name, _ in quick.named_buffers()} == {"at_points_4"}
+
+
+def second(layer: nn.Module, images: Tensor) -> Tensor:
+    points = images.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(layer(points).pow(3).sum(), points, create_graph=True)
+    return torch.autograd.grad(gradient.pow(2).sum(), points)[0]
+
+
+TRANSFORMED = {
+    "second derivative": second,
+    "vmap": lambda layer, images: torch.vmap(layer, 1, 2)(images.unflatten(0, (3, 2))),
+    "vmap in vmap": lambda layer, images: torch.vmap(torch.vmap(lambda one: layer(one[None])))(images[None]),
+    "jvp": lambda layer, images: torch.func.jvp(layer, (images,), (images.cos(),))[1],
+    "second derivative by torch.func": lambda layer, images: torch.func.grad(
+        lambda ones: torch.func.grad(lambda others: layer(others).pow(3).sum())(ones).pow(2).sum()
+    )(images),
+    "vmap of a gradient": lambda layer, images: torch.vmap(torch.func.grad(lambda one: layer(one[None]).pow(3).sum()))(
+        images
+    ),
+}
+
+
+# torch.func.jvp scripts what it needs.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_torch_func_and_second_derivatives_work_as_they_do_with_the_convolution(name: str) -> None:
+    conv, images = convolution(outputs=80), rand(6, 64, 16, 16)
+    quick = WinogradConvolution(conv)
+    # Again, with what was held by then.
+    for transformed in (TRANSFORMED[name], second, TRANSFORMED[name]):
+        made, twin = (transformed(layer, images) for layer in (quick, conv))
+        torch.testing.assert_close(made, twin, rtol=1e-11, atol=1e-9)
+    assert {name for name, _ in quick.named_buffers()} == {"at_points_4"}
+
+
+def test_half_precision_is_left_to_the_convolution() -> None:
+    conv, images = convolution().float(), rand(3, 64, 16, 16).float()
+    quick = WinogradConvolution(conv)
+    for _ in range(2):
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(quick(images), conv(images))
+        # What autocast has seen serves without it.
+        torch.testing.assert_close(quick(images), conv(images))
+    small = copy.deepcopy(quick).bfloat16()
+    assert torch.equal(small(images.bfloat16()), small.conv(images.bfloat16()))
+
+
 def test_single_precision_loses_little() -> None:
     images, exact = rand(4, 128, 16, 16), convolution(128, 128)
     conv = copy.deepcopy(exact).float()
@@ -72,6 +131,14 @@ def test_weights_made_in_inference_mode_serve_a_gradient() -> None:
     with torch.inference_mode():
         quick(images)
     torch.testing.assert_close(answers(quick, images), answers(conv, images), rtol=1e-11, atol=1e-11)
+
+
+def test_no_more_is_held_than_was_counted() -> None:
+    conv = convolution(outputs=80)
+    quick = WinogradConvolution(conv)
+    for images in (rand(3, 64, 16, 16), rand(5, 64, 4, 4)):
+        quick(images)
+    assert sum(buffer.numel() for buffer in quick.buffers()) == numbers_at_points(conv)
 
 
 def test_what_comes_after_may_overwrite_the_answer() -> None:

@@ -23,7 +23,8 @@ LOGITS = 1e-4
 """By how much logits may differ, as a share of the largest (at least 1): rounding, in another order of sums."""
 GRADIENT = 1e-2
 """By how much the input gradient of a batch may differ, as a share of its norm: a rectifier at 0 may go either way."""
-_ROWS = 8
+# On how many inputs a copy is compared with the model: each costs as much as a step of an attack.
+_ROWS = 2
 _WORTH_TRACING = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d)
 
 

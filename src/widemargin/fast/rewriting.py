@@ -18,8 +18,8 @@ from widemargin.fast.winograd import WinogradConvolution, is_for_winograd, numbe
 
 RECTIFIERS = (F.relu, torch.relu, torch.relu_, "relu", "relu_")
 SUMS = (operator.add, operator.iadd, torch.add, "add", "add_")
-# Weights of tiles may be so many numbers, half a gigabyte: they are 4 times those of their convolutions.
-_MOST_HELD = 2**27
+# Weights of tiles may be so many numbers, 0.8 gigabytes: they are 6 times those of their convolutions.
+_MOST_HELD = 3 * 2**26
 
 
 def rewritten(graph: fx.GraphModule) -> bool:

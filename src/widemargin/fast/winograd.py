@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 # By the width of a tile.  Of five sets of 6 points that were tried these lose the fewest digits: the error is 8 times
 # that of torch's own convolution, with 4 points twice that.
 _POINTS = {4: (0.0, 1.0, -1.0, 0.5, -2.0, math.inf), 2: (0.0, 1.0, -1.0, math.inf)}
+_DTYPES = (torch.float32, torch.float64)
 # With fewer channels the way to the points and back takes as long as is spared.
 _ENOUGH_CHANNELS = 64
 # With fewer tiles the weights, of which there are more, take longer to read than their products to compute.
@@ -26,7 +26,7 @@ _ENOUGH_TILES = 16
 # spare less.
 _MOST_PIXELS = {4: 4 / 3, 2: 1.0}
 # So many tiles stay in the cache of a thread's core; with many channels more, or weights are read too often.
-_TILES_AT_ONCE, _OF_CHANNELS = 64, 0.25
+_TILES_AT_ONCE, _OF_CHANNELS = 128, 0.25
 
 
 class WinogradConvolution(nn.Module):
@@ -37,13 +37,18 @@ class WinogradConvolution(nn.Module):
         self.conv = conv
 
     def forward(self, images: Tensor) -> Tensor:
-        tile = _tile(images) if images.dtype == self.conv.weight.dtype else None
+        tile = _tile(images) if self._is_exact_enough(images) else None
         if tile is None:
             # Channels last in memory, as tiles leave them, take up to twice as long with few pixels.
             return self.conv(images.contiguous())  # type: ignore[no-any-return]
-        return _Winograd.apply(images, self._weight(tile), self.conv.bias, tile)  # type: ignore[no-any-return, no-untyped-call]
+        return _Winograd.apply(images, self, self.conv.bias, tile, False)  # type: ignore[no-any-return, no-untyped-call]
 
-    def _weight(self, tile: int) -> Tensor:
+    def _is_exact_enough(self, images: Tensor) -> bool:
+        """Tiles lose a digit, which half precision cannot spare; autocast would compute their products in it."""
+        dtype = self.conv.weight.dtype
+        return dtype in _DTYPES and images.dtype == dtype and not torch.is_autocast_enabled("cpu")
+
+    def weight(self, tile: int) -> Tensor:
         """Made when it is first needed, and held."""
         name = f"at_points_{tile}"
         if not hasattr(self, name):
@@ -54,15 +59,15 @@ class WinogradConvolution(nn.Module):
 
 
 def numbers_at_points(conv: nn.Conv2d) -> int:
-    """How many are held for it."""
-    return conv.in_channels * conv.out_channels * max(len(points) for points in _POINTS.values()) ** 2
+    """How many may be held for it: tiles of both widths serve batches of different sizes."""
+    return conv.in_channels * conv.out_channels * sum(len(points) ** 2 for points in _POINTS.values())
 
 
 def is_for_winograd(conv: nn.Conv2d) -> bool:
     """On a processor: other devices have convolutions that know all this."""
     return (
         conv.weight.device.type == "cpu"
-        and conv.weight.dtype in (torch.float32, torch.float64)
+        and conv.weight.dtype in _DTYPES
         and conv.kernel_size == (3, 3)
         and conv.stride == conv.dilation == conv.padding == (1, 1)
         and conv.groups == 1
@@ -89,21 +94,39 @@ def _across(images: Tensor, tile: int) -> tuple[int, int]:
 
 
 class _Winograd(torch.autograd.Function):
-    """Weights stay as they are; the gradient of the images is a convolution with the same weights in reverse."""
+    """Weights stay as they are; the gradient of the images is a convolution with the same weights in reverse.
+
+    Attacks of others may ask for what torch's own convolution gives them: second derivatives, or torch.func.
+    """
 
     @staticmethod
-    def forward(ctx: Any, images: Tensor, weight: Tensor, bias: Tensor | None, tile: int) -> Tensor:
-        ctx.save_for_backward(weight)
-        ctx.tile = tile
-        there, _, back = _matrices(tile, images.dtype)
-        return _convolved(images, weight, bias, there, back)
+    def forward(images: Tensor, layer: WinogradConvolution, bias: Tensor | None, tile: int, in_reverse: bool) -> Tensor:
+        # The layer is asked here, where there are plain tensors: those of torch.func must not be held.
+        weight = layer.weight(tile)
+        there, back = (_reversed_matrices if in_reverse else _matrices)(tile, images.dtype)
+        return _convolved(images, weight.mT if in_reverse else weight, bias, there, back)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        (weight,) = ctx.saved_tensors
-        there, back = _reversed_matrices(ctx.tile, gradient.dtype)
-        return _convolved(gradient, weight.mT, None, there, back), None, None, None
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, ctx.layer, _, ctx.tile, ctx.in_reverse = inputs
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        made = _Winograd.apply(gradient, ctx.layer, None, ctx.tile, not ctx.in_reverse)  # type: ignore[no-untyped-call]
+        return made, None, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
+        return _Winograd.apply(tangent, ctx.layer, None, ctx.tile, ctx.in_reverse)  # type: ignore[no-any-return, no-untyped-call]
+
+    @staticmethod
+    def vmap(info: Any, dims: tuple[int | None, ...], images: Tensor, *others: Any) -> tuple[Tensor, int]:
+        of_images, *of_others = dims
+        # The weights are the layer's own.
+        assert of_images is not None
+        assert of_others == [None] * len(others)
+        many = images.movedim(of_images, 0)
+        return _Winograd.apply(many.flatten(0, 1), *others).unflatten(0, many.shape[:2]), 0  # type: ignore[no-untyped-call]
 
 
 def _convolved(images: Tensor, weight: Tensor, bias: Tensor | None, there: Tensor, back: Tensor) -> Tensor:
@@ -116,7 +139,8 @@ def _convolved(images: Tensor, weight: Tensor, bias: Tensor | None, there: Tenso
     )
     given, answer = (values.permute(0, 2, 3, 1) for values in (images, made))
     at_once = torch.get_num_threads() * max(_TILES_AT_ONCE, int(_OF_CHANNELS * channels))
-    most = max(at_once // (down * right), 1)
+    # Several small images, or some rows of a large one.
+    most, rows = max(at_once // (down * right), 1), max(at_once // right, 1)
     # Zeros around the image, and where tiles reach over it.
     padded = images.new_zeros(min(most, count), down * tile + 2, right * tile + 2, channels)
     of_image, of_row, of_pixel, _ = padded.stride()
@@ -127,14 +151,16 @@ def _convolved(images: Tensor, weight: Tensor, bias: Tensor | None, there: Tenso
             (points, points, len(part), down, right, channels),
             (of_row, of_pixel, of_image, tile * of_row, tile * of_pixel, 1),
         )
-        values = _along_both(there, seen.reshape(points, points, -1))
-        products = torch.bmm(values.view(points**2, -1, channels), weight)
-        tiles = _along_both(back, products.view(points, points, -1))
-        tiles = tiles.view(tile, tile, len(part), down, right, filters).permute(2, 3, 0, 4, 1, 5)
-        if (down * tile, right * tile) != (height, width):
-            tiles = tiles.reshape(len(part), down * tile, right * tile, filters)[:, :height, :width]
-        place = answer[start : start + len(part)].view(tiles.shape)
-        place.copy_(tiles) if bias is None else torch.add(tiles, bias, out=place)
+        for top in range(0, down, rows):
+            place = answer[start : start + len(part), top * tile : (top + rows) * tile]
+            values = _along_both(there, seen[:, :, :, top : top + rows].reshape(points, points, -1))
+            products = torch.bmm(values.view(points**2, -1, channels), weight)
+            tiles = _along_both(back, products.view(points, points, -1))
+            tiles = tiles.view(tile, tile, len(part), -1, right, filters).permute(2, 3, 0, 4, 1, 5)
+            if (down * tile, right * tile) != (height, width):
+                tiles = tiles.reshape(len(part), -1, right * tile, filters)[:, : place.shape[1], :width]
+            place = place.view(tiles.shape)
+            place.copy_(tiles) if bias is None else torch.add(tiles, bias, out=place)
     return made
 
 
@@ -146,15 +172,17 @@ def _along_both(matrix: Tensor, values: Tensor) -> Tensor:
 def _at_points(weight: Tensor, tile: int) -> Tensor:
     """[points ** 2, C, filters]"""
     filters, channels = weight.shape[:2]
-    _, along, _ = _matrices(tile, weight.dtype)
-    return _along_both(along, weight.permute(2, 3, 1, 0).reshape(3, 3, -1)).view(-1, channels, filters)
+    _, along, _ = _toom_cook(_POINTS[tile])
+    return _along_both(_tensor(along, weight.dtype), weight.permute(2, 3, 1, 0).reshape(3, 3, -1)).view(
+        -1, channels, filters
+    )
 
 
 @cache
-def _matrices(tile: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """From pixels to points, from weights to points, and from the products at all points to the pixels of a tile."""
-    there, weights, back = _toom_cook(_POINTS[tile])
-    return _tensor(there, dtype), _tensor(weights, dtype), _tensor(back, dtype)
+def _matrices(tile: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """From pixels to points, and from the products at all points to the pixels of a tile."""
+    there, _, back = _toom_cook(_POINTS[tile])
+    return _tensor(there, dtype), _tensor(back, dtype)
 
 
 @cache
