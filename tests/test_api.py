@@ -321,7 +321,7 @@ def test_training_takes_the_same_things() -> None:
         (lambda x, y: wm.predict(nn.Sequential(nn.Flatten(), linear(16)), torch.rand(1, 4, 4)[:, :3]), r"x\[None\]"),
         (
             lambda x, y: wm.fit(linear(), (x, y), wm.standard(), wm.Plan(wm.Epochs(1), wm.Adam(0.1), batch=50)),
-            "^the batch size must be in 1..12, the number of examples, got 50",
+            "^batch must be in 1..12, the number of examples, got 50",
         ),
         (lambda x, y: wm.fit(linear(), (x, y), wm.standard(), 5), r"must be a Plan, got 5: give wm.Plan\(wm.Epochs"),
         (lambda x, y: wm.train(linear(), (x, y), wm.standard(), 5), r"must be a Plan, got 5: give wm.Plan\(wm.Epochs"),

@@ -129,12 +129,14 @@ def test_jobs_stop_at_their_next_step_when_somebody_asks(count: int, tmp_path: P
 
 
 WORK_FOR_EVER = """
-import pathlib, sys
+import pathlib, signal, sys
 import rich.console
 from test_workers import for_ever
 from widemargin.workers import Job, Workers
 
 if __name__ == "__main__":
+    # Of tests that a shell started in the background Ctrl-C is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     jobs = [Job(str(i), 3, for_ever, (pathlib.Path(f"pid-{i}"),)) for i in range(2)]
     try:
         Workers(rich.console.Console(quiet=True), 2).do(jobs, "Work")

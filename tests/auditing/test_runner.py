@@ -85,7 +85,7 @@ def partly(folder: Path) -> Audit:
 def test_a_budget_ends_it_and_says_so(tmp_path: Path) -> None:
     found = partly(tmp_path)
     assert (found.n, found.asked) == (FIRST, 24)
-    assert f"the {FIRST} of 24 points for which there was time" in page(found).summary
+    assert f"the {FIRST} of 24 for which there was time" in page(found).summary
     assert "No transfer from a surrogate: the time was up." in page(found).settings
     assert TRANSFER not in found.attacks
 
@@ -228,7 +228,7 @@ def test_a_network_that_draws_is_judged_by_the_mean_over_many_draws(tmp_path: Pa
     assert found.summary()["draws"] == {"attack": 8, "verification": 64}
     assert "apgd-ce on 64 draws" in found.attacks
     settings = page(found).settings
-    assert "climb the mean over 8 draws" in settings
+    assert "use the mean over 8 draws" in settings
     assert "by the mean prediction over 64 other draws" in settings
 
 

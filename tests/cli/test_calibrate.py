@@ -33,7 +33,7 @@ def test_calibrate_tells_and_writes(capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     widemargin("calibrate here --outside noise.npz")
     told = " ".join(capsys.readouterr().out.split())
-    assert "noise.npz from digits" in told
+    assert "OOD detection, noise.npz" in told
     written = json.loads(Path("here/calibration.json").read_text())
     network, tests = load_model("here").network, ImageSet("digits").draw().test
     expected = calibration(network, tests)

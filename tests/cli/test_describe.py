@@ -117,7 +117,7 @@ def test_steps_follow_from_the_radius_where_nothing_is_said(method: str, expecte
         ),
         ("--data digits --method standard --average median", "--average must be ema"),
         ("--data digits --method standard --latent --cut encoder", "--latent and --cut say the same"),
-        ("--data digits --method standard --batch 5000", "the batch size must be in 1..1300"),
+        ("--data digits --method standard --batch 5000", "batch must be in 1..1300"),
         ("--data digits --method standard --lr 0", "--lr must be a number above 0, got 0.0"),
         ("--data digits --method standard --device gpu", "--device must be one that this computer has"),
         (

@@ -2,7 +2,6 @@ import pytest
 import torch
 from torch import nn
 
-from widemargin.fast import rewriting
 from widemargin.fast.rewriting import Rewritten, rewritten
 from widemargin.fast.tracing import traced
 from widemargin.fast.winograd import WinogradConvolution, numbers_at_points
@@ -67,14 +66,11 @@ def wide(count: int) -> list[nn.Conv2d]:
     return [nn.Conv2d(64, 64, 3, padding=1) for _ in range(count)]
 
 
-def test_as_many_convolutions_are_in_tiles_as_may_be_held_and_one_used_twice_is_held_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_as_many_convolutions_are_in_tiles_as_may_be_held_and_one_used_twice_is_held_once() -> None:
     first, second, third = wide(3)
-    monkeypatch.setattr(rewriting, "_MOST_HELD", 2 * numbers_at_points(first))
     graph = traced(network(nn.Conv2d(3, 64, 1), first, first, second, third))
     assert graph is not None
-    assert rewritten(graph)
+    assert rewritten(graph, most_held=2 * numbers_at_points(first))
     assert calls(graph) == [nn.Conv2d, *[WinogradConvolution] * 3, nn.Conv2d]
     held = {layer for layer in graph.modules() if isinstance(layer, WinogradConvolution)}
     assert [layer.conv for layer in held if layer.conv is first] == [first]

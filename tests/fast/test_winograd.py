@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widemargin.fast import winograd
 from widemargin.fast.winograd import WinogradConvolution, is_for_winograd, numbers_at_points
 
 
@@ -56,14 +55,9 @@ def test_tiles_make_the_same_answers_and_gradients(name: str, bias: bool, order:
 
 @pytest.mark.parametrize("shape", [(5, 64, 12, 8), (2, 64, 24, 20), (2, 64, 23, 19)], ids=str)
 @pytest.mark.parametrize("at_once", [1, 7, 12])
-def test_images_and_parts_of_images_are_computed_one_after_the_other(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], at_once: int
-) -> None:
-    monkeypatch.setattr(winograd, "_TILES_AT_ONCE", at_once)
-    monkeypatch.setattr(winograd, "_OF_CHANNELS", 0)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+def test_images_and_parts_of_images_are_computed_one_after_the_other(shape: tuple[int, ...], at_once: int) -> None:
     conv, images = convolution(), rand(*shape)
-    quick = WinogradConvolution(conv)
+    quick = WinogradConvolution(conv, at_once)
     torch.testing.assert_close(answers(quick, images), answers(conv, images), rtol=1e-11, atol=1e-11)
     assert {name for name, _ in quick.named_buffers()} == {"at_points_4"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,13 +19,19 @@ from widemargin.fast.winograd import WinogradConvolution, is_for_winograd, numbe
 
 RECTIFIERS = (F.relu, torch.relu, torch.relu_, "relu", "relu_")
 SUMS = (operator.add, operator.iadd, torch.add, "add", "add_")
-# Weights of tiles may be so many numbers, 0.8 gigabytes: they are 6 times those of their convolutions.
-_MOST_HELD = 3 * 2**26
+MOST_HELD = 3 * 2**26
+"""So many numbers, 0.8 gigabytes, may be weights of tiles: they are 6 times those of their convolutions."""
 
 
-def rewritten(graph: fx.GraphModule) -> bool:
+def rewritten(graph: fx.GraphModule, most_held: int = MOST_HELD) -> bool:
     """Rewrite the graph of a network in eval mode whose numbers stay as they are; whether there was anything to do."""
-    folds = (_fold_into_convolutions, _fold_into_the_next, _pool_convolutions, _halve, _tile)
+    folds = (
+        _fold_into_convolutions,
+        _fold_into_the_next,
+        _pool_convolutions,
+        _halve,
+        partial(_tile, most_held=most_held),
+    )
     # All of them, not only up to the first that finds something.
     changes = [fold(graph) for fold in folds]
     _overwrite(graph)
@@ -151,10 +158,10 @@ def _halve(graph: fx.GraphModule) -> bool:
     return len(pools) > 0
 
 
-def _tile(graph: fx.GraphModule) -> bool:
+def _tile(graph: fx.GraphModule, most_held: int) -> bool:
     """3 x 3 convolutions in tiles, which have channels last in memory; all others have them there then, too."""
     convs = {node: conv for node in graph.graph.nodes if is_a(conv := layer_of(graph, node), nn.Conv2d)}
-    tiled = _tiled(list(dict.fromkeys(convs.values())))
+    tiled = _tiled(list(dict.fromkeys(convs.values())), most_held)
     for node, conv in convs.items():
         if conv in tiled:
             _replace(graph, node, node.args[0], tiled[conv])
@@ -163,9 +170,9 @@ def _tile(graph: fx.GraphModule) -> bool:
     return len(tiled) > 0
 
 
-def _tiled(convs: list[nn.Conv2d]) -> dict[nn.Conv2d, WinogradConvolution]:
+def _tiled(convs: list[nn.Conv2d], most_held: int) -> dict[nn.Conv2d, WinogradConvolution]:
     """As many as may be held, from the first on."""
-    left, tiled = _MOST_HELD, {}
+    left, tiled = most_held, {}
     for conv in convs:
         if is_for_winograd(conv) and numbers_at_points(conv) <= left:
             left -= numbers_at_points(conv)

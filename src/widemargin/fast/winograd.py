@@ -32,9 +32,11 @@ _TILES_AT_ONCE, _OF_CHANNELS = 128, 0.25
 class WinogradConvolution(nn.Module):
     """The convolution that it was given: in tiles where that is faster, else as it is."""
 
-    def __init__(self, conv: nn.Conv2d) -> None:
+    def __init__(self, conv: nn.Conv2d, tiles_at_once: int | None = None) -> None:
         super().__init__()
         self.conv = conv
+        self.tiles_at_once = tiles_at_once
+        """None: as many as stay in the caches."""
 
     def forward(self, images: Tensor) -> Tensor:
         tile = _tile(images) if self._is_exact_enough(images) else None
@@ -104,7 +106,8 @@ class _Winograd(torch.autograd.Function):
         # The layer is asked here, where there are plain tensors: those of torch.func must not be held.
         weight = layer.weight(tile)
         there, back = (_reversed_matrices if in_reverse else _matrices)(tile, images.dtype)
-        return _convolved(images, weight.mT if in_reverse else weight, bias, there, back)
+        weight = weight.mT if in_reverse else weight
+        return _convolved(images, weight, bias, there, back, layer.tiles_at_once or _in_caches(images.shape[1]))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -129,7 +132,13 @@ class _Winograd(torch.autograd.Function):
         return _Winograd.apply(many.flatten(0, 1), *others).unflatten(0, many.shape[:2]), 0  # type: ignore[no-untyped-call]
 
 
-def _convolved(images: Tensor, weight: Tensor, bias: Tensor | None, there: Tensor, back: Tensor) -> Tensor:
+def _in_caches(channels: int) -> int:
+    return torch.get_num_threads() * max(_TILES_AT_ONCE, int(_OF_CHANNELS * channels))
+
+
+def _convolved(
+    images: Tensor, weight: Tensor, bias: Tensor | None, there: Tensor, back: Tensor, at_once: int
+) -> Tensor:
     """[B C H W] -> [B filters H W], channels last in memory: what is copied then lies together."""
     (count, channels, height, width), filters = images.shape, weight.shape[2]
     tile, points = back.shape
@@ -138,7 +147,6 @@ def _convolved(images: Tensor, weight: Tensor, bias: Tensor | None, there: Tenso
         (count, filters, height, width), dtype=images.dtype, device=images.device, memory_format=torch.channels_last
     )
     given, answer = (values.permute(0, 2, 3, 1) for values in (images, made))
-    at_once = torch.get_num_threads() * max(_TILES_AT_ONCE, int(_OF_CHANNELS * channels))
     # Several small images, or some rows of a large one.
     most, rows = max(at_once // (down * right), 1), max(at_once // right, 1)
     # Zeros around the image, and where tiles reach over it.
