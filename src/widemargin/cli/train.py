@@ -20,6 +20,7 @@ from widemargin.runs.prepare import PreparedRun, prepare
 from widemargin.runs.runner import Observer, Outcome, run_training
 from widemargin.runs.threads import with_threads
 from widemargin.training.processes import Processes, process_group
+from widemargin.uncertainty.wrap import checked_device
 
 
 def train(words: Train, console: rich.console.Console, clock: Callable[[], float] = time.monotonic) -> None:
@@ -37,13 +38,7 @@ def train(words: Train, console: rich.console.Console, clock: Callable[[], float
 
 
 def device_of(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-        # A device without values, such as meta, is none to train on.
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, ImportError):
-        raise ValueError(f"--device must be one that this computer has, got {name}: take cpu") from None
-    return device
+    return checked_device(name, "--device")
 
 
 def do(prepared: PreparedRun, folder: RunFolder, console: rich.console.Console, tensorboard: bool, wish: Asked) -> None:

@@ -31,11 +31,11 @@ def on_device(model: nn.Module, device: torch.device | str | None) -> nn.Module:
     return copy.deepcopy(model).to(wanted)
 
 
-def checked_device(device: torch.device | str) -> torch.device:
+def checked_device(device: torch.device | str, name: str = "device") -> torch.device:
     """One that this computer has."""
     if not isinstance(device, str | torch.device):
         raise ValueError(
-            f'device must be one such as "cpu" or "cuda", got a {type(device).__name__}: inputs and labels are a pair, '
+            f'{name} must be one such as "cpu" or "cuda", got a {type(device).__name__}: inputs and labels are a pair, '
             "(x, y)"
         )
     try:
@@ -43,7 +43,7 @@ def checked_device(device: torch.device | str) -> torch.device:
         # A device without values, such as meta, is none to compute on.
         torch.zeros(1, device=found).item()
     except (RuntimeError, AssertionError, ImportError):
-        raise ValueError(f"device must be one that this computer has, got {device}: take cpu") from None
+        raise ValueError(f"{name} must be one that this computer has, got {device}: take cpu") from None
     return found
 
 
