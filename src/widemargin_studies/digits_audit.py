@@ -88,10 +88,10 @@ class DigitsAudit:
         radii = (f"linf {ball.radius:g}" for ball in self.config.balls)
         return Table(
             "Digits: both audited",
-            ("method", "clean %", *radii, "median margin", "proven", "warnings"),
+            ("method", "clean %", *radii, "median margin", "certified", "warnings"),
             tuple(rows),
             f"Robust accuracy in percent under AutoAttack with its 95 % interval, {self.config.points} test points; "
-            "margins in linf: the smallest known way to another class, and the radius proven safe; warnings: what "
+            "margins in linf: the smallest perturbation found, and the certified radius, medians; warnings: what "
             "diagnoses flag.",
         )
 
@@ -101,7 +101,7 @@ class DigitsAudit:
         radii = np.linspace(0, self.config.balls[-1].radius, 200)
         for colour, name in zip(COLOURS, METHODS, strict=False):
             stored = store.load(self.parts(name))
-            for reach, style, what in (("margin", "solid", "no way known"), ("certified", "dotted", "proven")):
+            for reach, style, what in (("margin", "solid", "no way known"), ("certified", "dotted", "certified")):
                 shares = [100 * float((stored.arrays[reach] > radius).mean()) for radius in radii]
                 panel.plot(radii, shares, color=colour, linestyle=style, label=f"{name}, {what}")
             accuracy = [100 * at["accuracy"] for at in stored.numbers["robust"]]
