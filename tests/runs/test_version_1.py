@@ -25,7 +25,7 @@ from widemargin.runs.prepare import prepare
 from widemargin.runs.run import Run, Validation
 from widemargin.runs.run_yaml import read_description, read_run
 from widemargin.runs.runner import run_training
-from widemargin_studies import app_overfitting_fashion, tab2
+from widemargin_studies import app_overfitting_fashion, clean_accuracy, tab2
 
 SAMPLES = Path(__file__).parent / "version_1"
 LONG = Path(__file__).parents[2] / "results" / "long"
@@ -136,5 +136,5 @@ def test_long_runs_are_known_to_their_studies() -> None:
 
 
 def runs_of_studies() -> list[Run]:
-    studies = (tab2.ONE, app_overfitting_fashion.FULL)
+    studies = (tab2.ONE, app_overfitting_fashion.FULL, clean_accuracy.APP_ONE)
     return [own for study in studies for cell in study.cells for own in study.runs(cell)]
