@@ -265,3 +265,28 @@ def test_a_box_is_a_box(box: Any) -> None:
         ValueError, match=r"^Linf.box must be a Box, got .*: give .*wm.Box\(0, 1\), or wm.OPEN for none$"
     ):
         Linf(0.1, box)
+
+
+@pytest.mark.parametrize("features", [1, 7, 9, 30, 31, 32, 50])
+def test_the_largest_of_a_row_is_the_largest_whatever_its_length(features: int) -> None:
+    delta = Rng.seeded(features).normal(torch.empty(20, features))
+    assert torch.equal(Linf(1.0).norm(delta), delta.abs().amax(1))
+    assert torch.equal(L1(1.0).dual_norm(delta), delta.abs().amax(1))
+
+
+def test_a_projection_without_a_box_is_that_in_a_box_that_is_far_away() -> None:
+    delta, center = Rng.seeded(1).normal(torch.empty(50, 9)).double(), torch.zeros(50, 9, dtype=torch.float64)
+    for radii in (None, torch.rand(50, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 9):
+        near, far = (L1(2.0, box).project(delta, center, radii) for box in (OPEN, Box(-100.0, 100.0)))
+        torch.testing.assert_close(near, far)
+
+
+def test_inward_leaves_out_what_points_out_of_the_box() -> None:
+    gradient = Rng.seeded(3).normal(torch.empty(200, 4))
+    points = Rng.seeded(4).uniform(torch.empty(200, 4)).mul(1.5).sub(0.25).clamp(0, 1)
+    box = Box(0.0, 1.0).holding((2,))
+    # The slow twin.
+    out = (points <= 0) & (gradient < 0) | (points >= 1) & (gradient > 0)
+    out[:, 2] = True
+    assert bool(out[:, :2].any())
+    assert torch.equal(box.inward(gradient, points), gradient.masked_fill(out, 0.0))

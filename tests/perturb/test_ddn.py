@@ -7,9 +7,9 @@ from digits import conv_net, foolbox_places
 from linear_oracle import KINDS, Kind, known_distances
 from widemargin import L2, OPEN, Linf
 from widemargin.perturb.balls import UNIT
-from widemargin.perturb.ddn import DDN
+from widemargin.perturb.ddn import DDN, direction
 from widemargin.perturb.line_search import line_search
-from widemargin.rng import RowRng
+from widemargin.rng import Rng, RowRng
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.classes == 2 and kind.name != "table"], ids=repr)
@@ -83,3 +83,19 @@ def test_repr_makes_it_and_wrong_settings_are_refused() -> None:
         DDN(steps=0)
     with pytest.raises(ValueError, match=r"^DDN.gamma must be in \(0, 1\), got 1.0"):
         DDN(gamma=1.0)
+
+
+def test_a_direction_has_length_1_however_small_or_large_the_gradient() -> None:
+    with Rng.seeded(0).as_global():
+        gradient = torch.randn(5, 7)
+    gradient[1] *= 1e-30
+    gradient[2] *= 1e30
+    gradient[3] = 0
+    before = gradient.clone()
+    found = direction(gradient, RowRng(0, torch.arange(5)), 0)
+    torch.testing.assert_close(found.norm(dim=1), torch.ones(5))
+    same = torch.tensor([0, 1, 2, 4])
+    torch.testing.assert_close(
+        found[same], torch.nn.functional.normalize(gradient.double(), dim=1, eps=0)[same].float()
+    )
+    assert torch.equal(gradient, before)

@@ -65,14 +65,14 @@ def test_no_place_becomes_farther_or_right_and_points_without_one_stay() -> None
 
 def test_exchanges_are_as_long_as_the_step_and_those_that_a_loop_lists() -> None:
     with Rng.seeded(0).as_global():
-        delta, slopes = torch.randn(3, 10, dtype=torch.float64), torch.randn(3, 10, dtype=torch.float64)
+        delta, slopes = torch.randn(3, 20, dtype=torch.float64), torch.randn(3, 20, dtype=torch.float64)
     for one in range(3):
         listed = set()
-        order = delta[one].abs().argsort(descending=True)[:4].tolist()
-        steepest = slopes[one].abs().argsort(descending=True)[:8].tolist()
+        order = delta[one].abs().argsort(descending=True)[:6].tolist()
+        steepest = slopes[one].abs().argsort(descending=True)[:16].tolist()
         ways = [([giver], share) for giver in order for share in (1.0, 0.5, 0.25, 0.0625)]
         ways += [([a, b], share) for a in order for b in order if a != b for share in (1.0, 0.5, 0.2)]
-        ways += [(list(range(10)), share) for share in (1.0, 0.5, 0.25, 0.1)]
+        ways += [(list(range(20)), share) for share in (1.0, 0.5, 0.25, 0.1)]
         for givers, share in ways:
             for receiver in steepest:
                 step = delta[one].clone()

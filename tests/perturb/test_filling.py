@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from widemargin.perturb.filling import time_to_fill
+from widemargin.perturb.filling import time_to_fill, time_to_shrink
 
 
 def by_sorting(speed: Tensor, most: Tensor, enough: Tensor) -> Tensor:
@@ -56,3 +56,17 @@ def test_where_there_is_not_enough_all_have_their_most() -> None:
     speed, most = torch.tensor([[1.0, 2.0, 0.0]]), torch.tensor([[0.5, 0.25, torch.inf]])
     t = time_to_fill(speed, most, torch.tensor([10.0]))
     assert torch.equal((t * speed).minimum(most), torch.tensor([[0.5, 0.25, 0.0]]))
+
+
+@pytest.mark.parametrize("features", [1, 2, 7, 300])
+def test_shrinking_agrees_with_sorting(features: int) -> None:
+    rng = torch.Generator().manual_seed(features)
+    size = torch.rand(60, features, generator=rng, dtype=torch.float64) ** 3
+    size[:10] *= 1e6
+    size[10:20, ::2] = 0.0
+    enough = torch.rand(60, generator=rng, dtype=torch.float64) * 0.3 * features
+    enough[:5] = 0.0
+    # The threshold is the largest of what each number of features alone would need.
+    sums = size.sort(1, descending=True).values.cumsum(1) - enough[:, None]
+    known = (sums / torch.arange(1, features + 1)).amax(1, keepdim=True).clamp_min(0)
+    torch.testing.assert_close(time_to_shrink(size, enough), known, rtol=1e-12, atol=1e-12)

@@ -7,7 +7,7 @@ from linear_oracle import KINDS, NORMS, Kind, known_distances
 from widemargin import L1, L2, OPEN, Linf
 from widemargin.networks.mlp import MLP
 from widemargin.perturb.balls import UNIT, Norm
-from widemargin.perturb.fmn import FMN, nearest_classes
+from widemargin.perturb.fmn import FMN, _Descent, nearest_classes
 from widemargin.perturb.line_search import line_search
 from widemargin.perturb.losses import margin
 from widemargin.rng import Rng, RowRng
@@ -62,8 +62,8 @@ def test_more_starts_come_nearer_and_do_not_depend_on_the_batch(norm: Norm) -> N
     )
     UNIT.check(many)
     far, near = (norm(0.0).norm(places - inputs) for places in (one, many))
-    # Starts that are behind are given up, so now and then the first.
-    assert bool((near[far > 0] <= 1.02 * far[far > 0]).all())
+    # More rows at once may be rounded otherwise, and the ways part.
+    assert bool((near[far > 0] <= 1.01 * far[far > 0]).all())
     assert bool((near[far > 0] < 0.9 * far[far > 0]).any())
     some = torch.tensor([3, 17])
     alone = FMN(norm, UNIT, 30, targets=2, starts=6)(network, inputs[some], labels[some], rng.at(some)).points
@@ -81,6 +81,19 @@ def test_where_it_is_flat_every_start_goes_its_own_way() -> None:
     FMN(L2, OPEN, 4, targets=1, starts=8)(flat, inputs, torch.zeros(1, dtype=torch.long), RowRng(0, torch.arange(1)))
     walked = next(points for points in reversed(queries) if len(points) == 8)
     assert len({tuple(row) for row in walked.tolist()}) == 8
+
+
+def test_of_each_hollow_the_nearest_descends_again_first() -> None:
+    ball, starts = L2(0.0, OPEN), 5
+    inputs = torch.zeros(2 * starts, 2)
+    labels = torch.zeros(2 * starts, dtype=torch.long)
+    # Of two points, start by start: of the first, three in one hollow, one in another, one that found nothing.
+    places = torch.tensor([[1.0, 0], [0, 1], [1.01, 0], [0, 2], [1.02, 0], [0, 3], [-2, 0], [0, -4], [0, 0], [0, 0]])
+    begun = _Descent.at(ball, inputs, labels, labels, RowRng(0, torch.arange(2 * starts)), places, torch.ones(10))
+    begun.see(ball, places, places.norm(dim=1) > 0)
+    first, second = begun.apart(ball, starts, 3).places.view(3, 2, 2).unbind(1)
+    assert first.tolist() == [pytest.approx(place) for place in ([1.0, 0.0], [-2.0, 0.0], [1.01, 0.0])]
+    assert second.tolist() == [[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]
 
 
 def test_classes_are_sorted_by_their_distance() -> None:

@@ -70,6 +70,23 @@ def test_a_lead_that_is_linear_takes_few_guesses(dtype: torch.dtype) -> None:
     assert sum(asked) < 14 * len(inputs)
 
 
+def test_of_a_place_all_but_there_the_first_guesses_are_enough() -> None:
+    asked: list[int] = []
+
+    def counting(points: Tensor) -> Tensor:
+        asked.append(len(points))
+        return sphere(points)
+
+    boundary = line_search(sphere, CENTERS, LABELS, CENTERS + 9)
+    places = CENTERS + 1.000001 * (boundary - CENTERS)
+    found = line_search(counting, CENTERS, LABELS, places, 1e-5, first=(5e-6, 1e-3))
+    torch.testing.assert_close(found, boundary, rtol=3e-5, atol=1e-5)
+    assert asked == [40, 40, 40]
+    # Farther off it takes as many guesses as it takes, and ends at the same place.
+    far = line_search(sphere, CENTERS, LABELS, CENTERS + 9, 1e-5, first=(5e-6, 1e-3))
+    torch.testing.assert_close(far, boundary, rtol=3e-5, atol=1e-5)
+
+
 def test_a_lead_that_jumps_is_bisected() -> None:
     def step(points: Tensor) -> Tensor:
         out = torch.where(points[:, 0] > 1, 1e9, -1e-9)

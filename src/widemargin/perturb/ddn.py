@@ -16,6 +16,9 @@ from widemargin.perturb.rows import per_row, wrong
 from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Labels, Points
 
+# Lengths whose squares a float of 32 bits holds with all of its digits.
+_SMALL, _LARGE = 1e-15, 1e15
+
 
 @dataclass(frozen=True)
 class DDN:
@@ -56,13 +59,21 @@ class DDN:
 
 def direction(gradient: Tensor, rng: RowRng, step: int) -> Tensor:
     """The gradient with l2 length 1; where there is none, any direction."""
-    unit = L2(1.0, OPEN).steepest(gradient)
-    flat = (gradient.flatten(1) == 0).all(1)
-    if not bool(flat.any()):
-        return unit
-    drawn = rng.of("where it is flat").at(flat).normal(gradient[0].numel(), draw=step).to(gradient)
-    unit[flat] = L2(1.0, OPEN).steepest(drawn.view_as(gradient[flat]))
+    length = L2(1.0, OPEN).norm(gradient)
+    unit = gradient / per_row(length.clamp_min(_SMALL), gradient)
+    odd = ~((length > _SMALL) & (length < _LARGE))
+    if bool(odd.any()):
+        unit[odd] = _scaled_direction(gradient[odd], rng.at(odd), step)
     return unit
+
+
+def _scaled_direction(gradient: Tensor, rng: RowRng, step: int) -> Tensor:
+    """Of few rows: of a tiny or a huge gradient, or of none."""
+    flat = (gradient == 0).flatten(1).all(1)
+    if bool(flat.any()):
+        drawn = rng.of("where it is flat").at(flat).normal(gradient[0].numel(), draw=step).to(gradient)
+        gradient[flat] = drawn.view_as(gradient[flat])
+    return L2(1.0, OPEN).steepest(gradient)
 
 
 def first_radius(height: Tensor, climb: Tensor, most: Tensor) -> Tensor:

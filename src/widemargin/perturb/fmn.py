@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,19 +17,21 @@ from widemargin.perturb.line_search import Nearest, fade, farthest
 from widemargin.perturb.losses import margin, towards
 from widemargin.perturb.rows import among, at_once, per_row, wrong
 from widemargin.rng import AnyRng, RowRng
-from widemargin.shapes import Labels, PerSample, Points
+from widemargin.shapes import Labels, LogProbs, PerSample, Points
 
 _MOST_CANDIDATES = 20
 # Small batches cost as much as larger ones: so many rows of several targets are moved together, from every start.
 _ROWS_SIDE_BY_SIDE = 256
 # By how much the start is to be behind the boundary of the linear model.
 _BEYOND = 1.02
-# How far away the other linear models are taken, in distances to the boundary of the first.
-_FAR = 8.0
+# How far away the other linear models are taken by turns, in distances to the boundary of the first.
+_FAR = (8.0, 16.0)
 # What steps and changes of the radius begin with as fractions of the radius, and by how much they become smaller.
 _LONG, _SHORT, _SHORTEST, _LESS = 1.0, 0.3, 0.1, 0.01
 # How many starts towards each class descend a second time.
-_AGAIN = 4
+_AGAIN = 8
+# Places nearer to each other than this share of their distance count as of one hollow.
+_APART = 0.3
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,9 @@ class FMN:
     shares of the radius, and the radius grows even before anything is found: so it needs no scale and no box.
     With several starts, the others are where the boundary would be if the classifier were everywhere as it is at some
     place farther off: starts drawn near the first all end in the same hollow.  Every second one takes shorter steps.
-    The farther half is given up after half of the steps.  The best few of each class
-    descend once more from the nearest places that they found, with yet shorter steps: where the boundary has corners
-    the first descent ends too early, and it takes the second to see which of several hollows is the deepest.
+    The best few of each class, of different hollows if there are any, descend once more from the nearest places that
+    they found, with yet shorter steps: where the boundary has corners the first descent ends too early, and it takes
+    the second to see which of several hollows is the deepest.
     """
 
     norm: Norm
@@ -80,11 +83,10 @@ class FMN:
         for some in rivals.split(at_once(len(inputs), rivals.shape[1], _ROWS_SIDE_BY_SIDE), dim=1):
             row, rival = everyone.repeat(some.shape[1]), some.T.reshape(-1)
             begun = self._begun(model, inputs[row], labels[row], rival, draws.at(row))
-            first = self._descended(model, begun, self.starts)
+            first = self._descended(model, begun)
             ends = [first]
             if self.starts > 1:
-                left = len(first.labels) // len(row)
-                best = first.nearest(left, min(left, _AGAIN))
+                best = first.apart(ball, self.starts, min(self.starts, _AGAIN))
                 ends.append(self._descended(model, best.again(ball)))
             for end in ends:
                 for which in torch.arange(len(end.labels), device=row.device).split(len(inputs)):
@@ -94,7 +96,8 @@ class FMN:
     def _begun(self, classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, rng: RowRng) -> _Descent:
         """Where the boundary of the linear model is, then the other starts one after the other."""
         ball = self.norm(0.0, self.box)
-        delta = _to_linear_boundary(classify, inputs, labels, rivals, ball, torch.zeros_like(inputs))
+        here = torch.zeros_like(inputs)
+        delta = _to_linear_boundary(classify, inputs, labels, rivals, ball, here, ball.norm(here))
         distance = ball.norm(delta)
         if self.starts == 1:
             return _Descent.at(ball, inputs, labels, rivals, rng, delta, torch.full_like(distance, _LONG))
@@ -103,31 +106,30 @@ class FMN:
         # Starts of one stream would all go the same way wherever the classifier is flat.
         draws = rng.at(row).apart(start)
         away = self.box.free(draws.of("elsewhere").normal(*inputs.shape[1:]).to(inputs))
-        far = _FAR * distance[row] * (start > 0)
+        far = torch.where(start // 2 % 2 == 0, *_FAR) * distance[row] * (start > 0)
         away = self.box.clamp(away * per_row(far / ball.norm(away).clamp_min(1e-12), away), inputs[row])
-        delta = _to_linear_boundary(classify, inputs[row], labels[row], rivals[row], ball, away)
+        delta = _to_linear_boundary(classify, inputs[row], labels[row], rivals[row], ball, away, distance[row])
         share = torch.where(start % 2 == 0, _LONG, _SHORT).to(inputs)
         return _Descent.at(ball, inputs[row], labels[row], rivals[row], draws, delta, share)
 
-    def _descended(self, classify: Classifier, now: _Descent, starts: int = 1) -> _Descent:
-        """By steps that begin with a fraction of the radius; of several starts the nearer half goes on to the end."""
+    def _descended(self, classify: Classifier, now: _Descent) -> _Descent:
+        """By steps that begin with a fraction of the radius."""
         ball, unit = self.norm(0.0, self.box), self.norm(1.0, OPEN)
         # A step of fraction 1 crosses the ball in any norm.
         length = unit.l2_reach(now.inputs)
+        height = _height(now.labels, now.rivals)
         for step in range(self.steps):
-            if starts > 1 and step == self.steps // 2:
-                now = now.nearest(starts, (starts + 1) // 2)
             done = step / self.steps
-            height = partial(_ahead, labels=now.labels, rivals=now.rivals)
-            answers, heights, slopes = slope(classify, now.inputs + now.delta, height)
+            places = now.inputs + now.delta
+            answers, heights, slopes = slope(classify, places, height)
             slopes, across = self.box.free(slopes), wrong(answers, now.labels)
-            now.see(ball, across)
+            distance = now.see(ball, places, across)
             gamma = now.share * fade(self.gamma, 0.001, done)
-            estimate = ball.norm(now.delta) + heights.abs() / ball.dual_norm(slopes)
+            estimate = distance + heights.abs() / ball.dual_norm(slopes)
             estimate = torch.where((now.distance < torch.inf) | ~estimate.isfinite(), 0.0, estimate)
             radius = torch.where(across, now.radius * (1 - gamma), (now.radius * (1 + gamma)).maximum(estimate))
             now.radius = torch.where(radius > 0, radius, 1.0).minimum(now.most)
-            uphill = self.box.free(direction(self.box.inward(slopes, now.inputs + now.delta), now.rng, step))
+            uphill = self.box.free(direction(self.box.inward(slopes, places), now.rng, step))
             scale = per_row(now.radius, now.delta)
             stride = per_row(now.share * fade(length, length * _LESS, done), now.delta)
             delta = unit.project(now.delta / scale + stride * uphill, now.inputs) * scale
@@ -166,37 +168,50 @@ class _Descent:
         delta, share = self.places - self.inputs, torch.full_like(self.share, _SHORTEST)
         return _Descent.at(ball, self.inputs, self.labels, self.labels, self.rng, delta, share)
 
-    def see(self, ball: Ball, across: Tensor) -> None:
-        places = self.inputs + self.delta
+    def see(self, ball: Ball, places: Points, across: Tensor) -> PerSample:
+        """How far away the places are."""
         distance = ball.norm(places - self.inputs)
         better = across & (distance < self.distance)
         self.distance = torch.where(better, distance, self.distance)
         self.places = torch.where(per_row(better, places), places, self.places)
+        return distance
 
-    def nearest(self, starts: int, keep: int) -> _Descent:
-        """Of each point and rival only the starts that found the nearest places, in their order."""
-        order = self.distance.view(starts, -1).argsort(dim=0, stable=True)[:keep].sort(0).values
-        which = order * order.shape[1] + torch.arange(order.shape[1], device=order.device)
-        return among(self, which.flatten())
+    def apart(self, ball: Ball, starts: int, keep: int) -> _Descent:
+        """Of each point and rival so many starts: those that found the nearest places, one of each hollow first."""
+        distance = self.distance.view(starts, -1)
+        column = torch.arange(distance.shape[1], device=distance.device)
+        # What is in the hollow of a nearer one comes after all that are not, what found nothing at the very end.
+        after = distance.where(distance < torch.inf, 0.0).amax(0)
+        rank = distance.where(distance < torch.inf, (keep + 2) * after + 1)
+        chosen = []
+        for _ in range(keep):
+            best = rank.argmin(0)
+            chosen.append(best * len(column) + column)
+            gap = ball.norm(self.places - self.places[chosen[-1]].repeat(starts, *[1] * (self.places.ndim - 1)))
+            rank = torch.where(gap.view_as(rank) < _APART * distance[best, column], rank + after, rank)
+            rank[best, column] = torch.inf
+        return among(self, torch.cat(chosen))
 
 
 def _to_linear_boundary(
-    classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, ball: Ball, away: Points
+    classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, ball: Ball, away: Points, else_by: PerSample
 ) -> Points:
-    """The shortest step across the boundary of the linear model that the classifier is at `inputs + away`."""
-    _, heights, uphill = slope(classify, inputs + away, partial(_ahead, labels=labels, rivals=rivals))
+    """The shortest step across the boundary of the linear model that the classifier is at `inputs + away`.
+
+    A model from afar may have the point itself across: then its steepest way, as far as `else_by`.
+    """
+    _, heights, uphill = slope(classify, inputs + away, _height(labels, rivals))
     needed = (uphill * away).flatten(1).sum(1) - heights
-    # A model from afar may have the point itself across: then its steepest way, as far as the first model's boundary.
-    needed = torch.where(needed > 0, needed, ball.dual_norm(uphill) * ball.norm(away) / _FAR)
+    needed = torch.where(needed > 0, needed, ball.dual_norm(uphill) * else_by)
     # Where the gradient all but vanishes the linear model has no boundary within reach.
     return ball.to_plane(uphill, _BEYOND * needed, inputs).nan_to_num(0, 0, 0)
 
 
-def _ahead(answers: Tensor, labels: Labels, rivals: Labels) -> Tensor:
-    """How far a rival is ahead of the label; one that is the label stands for the best other class."""
+def _height(labels: Labels, rivals: Labels) -> Callable[[LogProbs], PerSample]:
+    """How far a rival is ahead of the label; if they are the labels themselves, the best other class."""
     if bool((rivals == labels).all()):
-        return -margin(answers, labels)
-    return towards(answers, labels, rivals)
+        return lambda answers: -margin(answers, labels)
+    return partial(towards, labels=labels, targets=rivals)
 
 
 def nearest_classes(classify: Classifier, inputs: Points, labels: Labels, ball: Ball) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -29,8 +30,17 @@ _NEAR_ENOUGH = 1e-7
 _HALVING = 4
 
 
-def line_search(classify: Classifier, inputs: Points, labels: Labels, places: Points) -> Points:
-    """From each wrong place straight towards its point until the class would change, to seven digits.
+def line_search(
+    classify: Classifier,
+    inputs: Points,
+    labels: Labels,
+    places: Points,
+    near_enough: float = _NEAR_ENOUGH,
+    first: Sequence[float] = (),
+) -> Points:
+    """From each wrong place straight towards its point until the class would change, to that share of its way.
+
+    Of places that may be all but there, `first` has the shares of the way back that are tried first.
 
     Places where the classifier is right come back as the points themselves: nothing was found.  A point leaves the
     batch as soon as its bracket is that narrow, or as narrow as its numbers allow.
@@ -50,9 +60,10 @@ def line_search(classify: Classifier, inputs: Points, labels: Labels, places: Po
         at_low, at_high = _lead(classify(start), row_labels), _lead(answers[row], row_labels)
         now = _Bracket(row, start, end, row_labels, low, high, at_low, at_high, row >= 0)
         for guess in count(1):
-            if len((now := now.open()).row) == 0:
+            if len((now := now.open(near_enough)).row) == 0:
                 break
-            best[now.row] = now.narrowed(classify, best[now.row], halve=guess % _HALVING == 0)
+            back = first[guess - 1] if guess <= len(first) else 0.0
+            best[now.row] = now.narrowed(classify, best[now.row], back, halve=guess % _HALVING == 0)
         return best
 
 
@@ -72,16 +83,18 @@ class _Bracket:
     across: Tensor
     """Whether the last guess was plainly wrong."""
 
-    def open(self) -> _Bracket:
-        wide = self.high - self.low > max(4 * _precision(self.high), _NEAR_ENOUGH) * self.high
+    def open(self, near_enough: float) -> _Bracket:
+        wide = self.high - self.low > max(4 * _precision(self.high), near_enough) * self.high
         return self if bool(wide.all()) else among(self, wide)
 
-    def narrowed(self, classify: Classifier, best: Points, halve: bool) -> Points:
+    def narrowed(self, classify: Classifier, best: Points, back: float, halve: bool) -> Points:
         """One guess each; the nearest wrong places are then these."""
         guess = middle = (self.low + self.high) / 2
         if not halve:
             crossing = self.low + (self.high - self.low) * (self.at_low / (self.at_low - self.at_high))
             guess = torch.where((crossing > self.low) & (crossing < self.high), crossing, middle)
+        if back:
+            guess = torch.where(self.low > 0, guess, 1 - back)
         tried = self.inputs + per_row(guess, self.inputs) * (self.places - self.inputs)
         # Rounding must not carry it out of the box.
         tried = tried.clamp(torch.minimum(self.inputs, self.places), torch.maximum(self.inputs, self.places))

@@ -17,6 +17,10 @@ from widemargin.shapes import Labels, PerSample, Points
 
 _PATIENCE = 4
 _GAIN = 1e-4
+# To which share of its way a place is on the boundary while it moves: a gain is ten times as much.
+_ROUGHLY = 1e-5
+# Most places are that near to the boundary already (half, so that rounding does not matter), most others nearly so.
+_FIRST = (_ROUGHLY / 2, 1e-3, 0.03)
 # A little behind the plane, so that rounding leaves it wrong; the bisection takes it back.
 _BEYOND = 1.00001
 
@@ -32,7 +36,7 @@ def refine(
 
     Any ball of the norm will do: its radius is not used.
     """
-    places = line_search(classify, inputs, labels, inside(ball.box, places))
+    places = line_search(classify, inputs, labels, inside(ball.box, places), _ROUGHLY, _FIRST)
     distance = ball.norm(places - inputs)
     part = torch.ones_like(distance)
     moving = (distance > 0).nonzero()[:, 0]
@@ -48,7 +52,7 @@ def refine(
         distance[moving] = torch.where(better, far, distance[moving])
         part[moving] = torch.where(gained, 1.0, part[moving] / 2)
         moving = moving[part[moving] > 2.0**-_PATIENCE]
-    return places
+    return line_search(classify, inputs, labels, places, first=(_ROUGHLY,))
 
 
 def _next_place(
@@ -65,7 +69,7 @@ def _next_place(
     near, far = (inside(ball.box, inputs + ball.box.clamp(delta, inputs)) for delta in (delta_to_plane, far))
     with torch.no_grad():
         met = plainly_wrong(classify(near), labels)
-    return line_search(classify, inputs, labels, torch.where(per_row(met, near), near, far))
+    return line_search(classify, inputs, labels, torch.where(per_row(met, near), near, far), _ROUGHLY, _FIRST)
 
 
 def _tiny(like: Tensor) -> float:

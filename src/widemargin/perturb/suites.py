@@ -17,7 +17,9 @@ from widemargin.perturb.rows import EFFICIENT_BATCH
 from widemargin.perturb.square import Square
 from widemargin.shapes import Points
 
-_STARTS, _FEW_FEATURES = 16, 128
+# A table's points have as many starts as features, within these bounds.
+_FEWEST_STARTS, _MOST_STARTS = 8, 28
+_FEW_FEATURES = 128
 # In how many balls APGD looks once FMN began in many places: little is left to find.
 _BALLS_OF_TABLES = 2
 
@@ -91,7 +93,7 @@ shortest = Shortest()
 
 def starts_of(inputs: Points) -> int:
     """From how many places a search begins: of a table a few more rows cost nothing, of images as much as the first."""
-    return _STARTS if has_few_features(inputs) else 1
+    return min(max(inputs.shape[1], _FEWEST_STARTS), _MOST_STARTS) if has_few_features(inputs) else 1
 
 
 def has_few_features(inputs: Points) -> bool:
