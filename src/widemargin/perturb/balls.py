@@ -13,7 +13,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widemargin.parts import choice, part
+from widemargin.parts import called_as, choice, part
 from widemargin.perturb.filling import time_to_fill
 from widemargin.rng import Rng, RowRng
 from widemargin.shapes import Encoded, PerSample
@@ -26,6 +26,7 @@ _OUT_OF_BOX, _OUT_OF_BALL = 1e-6, 1e-4
 
 
 @part
+@called_as("two bounds, such as wm.Box(0, 1)")
 @dataclass(frozen=True)
 class Box:
     """What values an input may take: one interval for all features, or one for each (in the order of a flat sample)."""
