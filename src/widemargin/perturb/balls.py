@@ -13,7 +13,8 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widemargin.parts import called_as, choice, part
+from widemargin.arguments import called_as
+from widemargin.parts import choice, part
 from widemargin.perturb.filling import time_to_fill
 from widemargin.rng import Rng, RowRng
 from widemargin.shapes import Encoded, PerSample
@@ -235,6 +236,7 @@ class Ball(ABC):
 
 @final
 @choice("norm")
+@called_as()
 @dataclass(frozen=True)
 class Linf(Ball):
     p = math.inf
@@ -269,6 +271,7 @@ class Linf(Ball):
 
 @final
 @choice("norm")
+@called_as()
 @dataclass(frozen=True)
 class L2(Ball):
     p = 2
@@ -316,6 +319,7 @@ class L2(Ball):
 
 @final
 @choice("norm")
+@called_as()
 @dataclass(frozen=True)
 class L1(Ball):
     p = 1
