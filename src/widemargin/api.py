@@ -351,6 +351,11 @@ def _attacks(method: str | Attack | Search, ball: Ball, classes: int, steps: int
         return (_own_attack(method, ball, tuple(named)),)
     if method.lower() not in named:
         raise ValueError(f"method must be one of {', '.join(named)} or an attack of wm.perturb, got {method!r}")
+    if method.lower() == "autoattack" and steps is not None:
+        raise ValueError(
+            f"autoattack has the fixed steps of the standard, got steps={steps!r}: leave them out, or choose one "
+            "attack, such as method='apgd'"
+        )
     attacks = named[method.lower()]()
     return attacks if steps is None else tuple(_with_steps(one, steps) for one in attacks)
 
