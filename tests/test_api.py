@@ -262,6 +262,11 @@ def test_training_takes_the_same_things() -> None:
         ),
         (lambda x, y: wm.attack(linear(), x, y, BALL, wm.udp_near(BALL, 0.1, 3, 0.1).perturb), "method must be one of"),
         (lambda x, y: wm.attack(linear(), x, y, BALL, "square", steps=3), "square has no steps: make it yourself"),
+        (
+            lambda x, y: wm.robust_accuracy(linear(), (x, y), BALL, steps=3),
+            "^autoattack has the fixed steps of the standard, got steps=3: leave them out, or .* method='apgd'$",
+        ),
+        (lambda x, y: wm.attack(linear(), x, y, BALL, "AutoAttack", steps=3), "^autoattack has the fixed steps"),
         (lambda x, y: wm.attack(linear(), x, y, BALL, targeted=True), "must be the class to reach"),
         (lambda x, y: wm.attack(linear(), 255 * x, y, wm.Linf(0.1)), r"must lie in the box \[0, 1\].*rescale them"),
         (lambda x, y: wm.attack(linear(), x, y + 1, BALL), "in 0..2 for 3 classes, got 1..3: count them from 0, y - 1"),

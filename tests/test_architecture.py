@@ -9,7 +9,7 @@ import widemargin
 
 PACKAGE = Path(widemargin.__file__).parent
 ORDER = [
-    {"shapes", "rng", "files", "parts", "rooms"},
+    {"shapes", "rng", "files", "arguments", "parts", "rooms"},
     {"data", "networks"},
     {"uncertainty"},
     {"fast"},

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from widemargin.arguments import called_as
 from widemargin.audit_report import AuditReport
 from widemargin.auditing import runner
 from widemargin.auditing.clock import Clock, seconds_of
@@ -66,6 +67,7 @@ _TRIED = 16
 _PGD_STEPS = 40
 
 
+@called_as()
 def predict(model: nn.Module, x: Any, device: Device = None, batch_size: int = BATCH_SIZE) -> Prediction:
     """Classes, probabilities and uncertainties of points [rows, features...]."""
     network = as_network(on_device(model, device))
@@ -74,11 +76,13 @@ def predict(model: nn.Module, x: Any, device: Device = None, batch_size: int = B
     return predicted(network, points, batch_size)
 
 
+@called_as()
 def accuracy(model: nn.Module, data: Any, device: Device = None, batch_size: int = BATCH_SIZE) -> float:
     """The share of points that are classified right."""
     return accuracies.accuracy(*_ready(model, data, device), batch_size)
 
 
+@called_as()
 def attack(
     model: nn.Module,
     x: Any,
@@ -110,6 +114,7 @@ def attack(
     return points.to(given) if given is not None and given.is_floating_point() else points.cpu()
 
 
+@called_as()
 def robust_accuracy(
     model: nn.Module,
     data: Any,
@@ -127,6 +132,7 @@ def robust_accuracy(
     return _attacked(network, examples, ball, method, steps, seed, changes).robust_accuracy
 
 
+@called_as()
 def margins(
     model: nn.Module,
     data: Any,
@@ -166,6 +172,7 @@ def margins(
     return Margins(margin, best, exact=False, places=places, changed=changed)
 
 
+@called_as()
 def certify(
     model: nn.Module, data: Any, ball: Ball, device: Device = None, categories: CategoryChanges | None = None
 ) -> Certificate:
@@ -181,11 +188,13 @@ def certify(
     return Certificate(ball, certified_radius(network, examples, ball))
 
 
+@called_as()
 def calibration(model: nn.Module, data: Any, bins: int = BINS, device: Device = None) -> Calibration:
     """How well confidence agrees with accuracy: expected calibration error, likelihood, Brier score."""
     return calibrations.calibration(*_ready(model, data, device), bins)
 
 
+@called_as()
 def audit(
     model: nn.Module,
     data: Any,
@@ -234,6 +243,7 @@ def audit(
     return AuditReport(result)
 
 
+@called_as()
 def separation(data: Any, norm: str | float | Norm = "l2", rows: int | None = None, seed: int = 0) -> Separation:
     """The distance of each example to the nearest one of another class, and the radii that follow.
 
@@ -243,6 +253,7 @@ def separation(data: Any, norm: str | float | Norm = "l2", rows: int | None = No
     return separations.separation(whole(as_examples(data)).labelled(), norm, rows, seed)
 
 
+@called_as()
 def train(
     model: nn.Module, data: Any, method: Method, plan: Plan, seed: int | Sequence[int] = 0, device: Device = None
 ) -> Iterator[Record]:
@@ -340,6 +351,11 @@ def _attacks(method: str | Attack | Search, ball: Ball, classes: int, steps: int
         return (_own_attack(method, ball, tuple(named)),)
     if method.lower() not in named:
         raise ValueError(f"method must be one of {', '.join(named)} or an attack of wm.perturb, got {method!r}")
+    if method.lower() == "autoattack" and steps is not None:
+        raise ValueError(
+            f"autoattack has the fixed steps of the standard, got steps={steps!r}: leave them out, or choose one "
+            "attack, such as method='apgd'"
+        )
     attacks = named[method.lower()]()
     return attacks if steps is None else tuple(_with_steps(one, steps) for one in attacks)
 

@@ -23,6 +23,10 @@ _NOTE, _CHECKSUM = "widemargin", "checksum"
 _DIGEST = re.compile("[0-9a-f]{32}")
 
 
+class Absent(ValueError):
+    """What was to be read is not there (yet)."""
+
+
 class Damaged(ValueError):
     """A file has changed since it was written.  The caller adds what to do."""
 

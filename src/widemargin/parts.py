@@ -5,11 +5,10 @@ A part is known as soon as the module that defines it is imported; nothing is ev
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import is_dataclass
-from functools import cache, wraps
+from functools import cache
 from typing import Any, TypeVar
 
 PARTS: dict[str, type] = {}
@@ -32,30 +31,6 @@ def part(cls: Part) -> Part:
         raise TypeError(f"two parts are called {cls.__name__}, in {other.__module__} and {cls.__module__}: rename one")
     PARTS[cls.__name__] = cls
     return cls
-
-
-def called_as(example: str) -> Callable[[Part], Part]:
-    """Arguments that a part does not take get a sentence with the right call."""
-
-    def explain(cls: Part) -> Part:
-        init: Callable[..., None] = cls.__init__  # type: ignore[misc]
-        signature = inspect.signature(init)
-
-        @wraps(init)
-        def checked(self: object, *values: object, **named: object) -> None:
-            unknown = [name for name in named if name not in signature.parameters]
-            if unknown:
-                raise TypeError(f"{cls.__name__} has no argument {unknown[0]}: give {example}")
-            try:
-                signature.bind(self, *values, **named)
-            except TypeError as problem:
-                raise TypeError(f"{cls.__name__}: {problem}: give {example}") from None
-            init(self, *values, **named)
-
-        cls.__init__ = checked  # type: ignore[misc]
-        return cls
-
-    return explain
 
 
 def choice(kind: str, word: str = "") -> Callable[[Part], Part]:

@@ -4,6 +4,7 @@ Those that climb the uncertainty take any `measure` of it, by the names of `CLIM
 climb is its log, which has the same maximisers and keeps its gradient where the network is sure.
 """
 
+from widemargin.arguments import called_as
 from widemargin.method import BoundaryWeights, Method, SelfScaledBoundaryWeights
 from widemargin.perturb.ascent import (
     Ascent,
@@ -37,37 +38,44 @@ _A_LITTLE = 1e-4
 """Of an objective that decides where another has no gradient, and nowhere else."""
 
 
+@called_as()
 def standard() -> Method:
     """Cross-entropy on clean points (ERM)."""
     return Method(Unperturbed(), clean_loss)
 
 
+@called_as()
 def max_entropy(weight: float) -> Method:
     """eq. (MaxE): reward unsure answers at the clean points (Pereyra et al. 2017)."""
     return Method(Unperturbed(), clean_loss - weight * clean_entropy)
 
 
+@called_as()
 def fgsm(ball: Ball) -> Method:
     """eq. (FGSM): one step of the loss to the edge of the ball (Goodfellow et al. 2015)."""
     return Method(pgd_search(ball, radius_of(ball), 1), perturbed_loss)
 
 
+@called_as()
 def r_fgsm(ball: Ball, alpha: float) -> Method:
     """eq. (R-FGSM): the same from a random point of the ball, with the gradient taken there (Tramer et al. 2018)."""
     return Method(Search(perturbed_loss, ball, Ascent(Fixed(1), Steepest(alpha), InBall())), perturbed_loss)
 
 
+@called_as()
 def pgd(ball: Ball, alpha: float, steps: int) -> Method:
     """eq. (PGD): several steps of the loss, the paper's LDP-PGD (Madry et al. 2018)."""
     return Method(pgd_search(ball, alpha, steps), perturbed_loss)
 
 
+@called_as()
 def friendly(ball: Ball, alpha: float, steps: int, patience: int) -> Method:
     """PGD that freezes a sample `patience` steps after it crossed the boundary (Zhang et al. 2020)."""
     ascent = Ascent(Fixed(steps), Steepest(alpha), until=Misclassified(patience))
     return Method(Search(perturbed_loss, ball, ascent), perturbed_loss)
 
 
+@called_as()
 def trades(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
     """eq. (TRADES) with the KL divergence of Zhang et al. 2019.
 
@@ -79,12 +87,14 @@ def trades(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
     return Method(search, clean_loss + weight * divergence)
 
 
+@called_as()
 def trades_random_start(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
     """The same from the small Gaussian start of Zhang et al. 2019."""
     search = Search(divergence, ball, Ascent(Fixed(steps), Steepest(alpha), Gaussian()))
     return Method(search, clean_loss + weight * divergence)
 
 
+@called_as()
 def trades_cross_entropy(ball: Ball, alpha: float, steps: int, weight: float) -> Method:
     """eq. (TRADES) as the paper's tables use it: cross-entropy between the two answers, with 1e-8 inside the log whose
     gradient makes the first step; weights above 1 collapse."""
@@ -92,21 +102,25 @@ def trades_cross_entropy(ball: Ball, alpha: float, steps: int, weight: float) ->
     return Method(search, clean_loss + weight * offset_cross_entropy)
 
 
+@called_as()
 def udp(ball: Ball, alpha: float, steps: int, measure: Objective = perturbed_log_entropy) -> Method:
     """eq. (UDP-PGD), Alg. 1: climb the uncertainty for 1..steps steps, train on where that leads."""
     return Method(_uncertain(ball, alpha, steps, measure), perturbed_loss)
 
 
+@called_as()
 def udpr(ball: Ball, alpha: float, steps: int, weight: float, measure: Objective = perturbed_log_entropy) -> Method:
     """eq. (UDPR), Alg. 1 with reg: the clean loss, and the loss at the UDP point as a regulariser."""
     return Method(_uncertain(ball, alpha, steps, measure), clean_loss + weight * perturbed_loss)
 
 
+@called_as()
 def udp_single_step(ball: Ball, measure: Objective = perturbed_log_entropy) -> Method:
     """App. E.2: one step of the uncertainty to the edge of the ball, against catastrophic overfitting."""
     return Method(_uncertain(ball, radius_of(ball), 1, measure), perturbed_loss)
 
 
+@called_as()
 def udp_trades(
     ball: Ball, alpha: float, steps: int, weight: float, measure: Objective = perturbed_log_entropy
 ) -> Method:
@@ -114,6 +128,7 @@ def udp_trades(
     return Method(_uncertain(ball, alpha, steps, measure), clean_loss + weight * divergence)
 
 
+@called_as()
 def udp_trades_cross_entropy(
     ball: Ball, alpha: float, steps: int, weight: float, measure: Objective = perturbed_log_entropy
 ) -> Method:
@@ -121,6 +136,7 @@ def udp_trades_cross_entropy(
     return Method(_uncertain(ball, alpha, steps, measure), clean_loss + weight * offset_cross_entropy)
 
 
+@called_as()
 def udp_near(ball: Ball, alpha: float, steps: int, scale: float, measure: Objective = perturbed_log_entropy) -> Method:
     """Ours: UDP in which samples near the boundary count more, by exp(-distance / scale).
 
@@ -131,6 +147,7 @@ def udp_near(ball: Ball, alpha: float, steps: int, scale: float, measure: Object
     return Method(search, perturbed_loss, BoundaryWeights(scale))
 
 
+@called_as()
 def udp_projected(ball: Ball, steps: int = 4) -> Method:
     """Ours: the same with nothing to tune.  A few projection steps to the boundary, a random fraction of the path (the
     theorem's setting, UDP-x), and weights in units of the nearest points' distance."""
@@ -138,6 +155,7 @@ def udp_projected(ball: Ball, steps: int = 4) -> Method:
     return Method(Search(-perturbed_gap, ball, ascent), perturbed_loss, SelfScaledBoundaryWeights())
 
 
+@called_as()
 def udp_consistency(
     ball: Ball, alpha: float, steps: int, weight: float, measure: Objective = perturbed_log_entropy
 ) -> Method:
@@ -146,6 +164,7 @@ def udp_consistency(
     return Method(_uncertain(ball, alpha, steps, measure), labelled_loss + weight * consistency)
 
 
+@called_as()
 def vat(ball: Ball, weight: float) -> Method:
     """The same criterion at virtual adversarial points (Miyato et al. 2018): one step of the divergence to the edge of
     the ball, from a small random nudge; their single power iteration if the ball is L2."""

@@ -1,4 +1,6 @@
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,25 @@ def test_a_report_is_written_and_kept_where_it_is_said(tmp_path: Path, capsys: p
     assert [table["title"] for table in content["tables"]]
 
 
-def test_what_was_not_run_has_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = refused(f"study report tab3-small --runs {tmp_path} --out {tmp_path}/out", capsys)
-    assert "holds no run" in said
+@pytest.mark.parametrize(("study", "parts"), [("tab3-small", 3), ("fig1", 10)])
+def test_what_was_not_run_has_no_report(
+    study: str, parts: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(f"study report {study} --runs {tmp_path} --out {tmp_path}/out", capsys)
+    assert said == (
+        f"{study} cannot be reported with 0 of {parts} parts stored in {tmp_path}: go on with "
+        f"`widemargin study run {study} --runs {tmp_path}`\n"
+    )
     assert not (tmp_path / "out").exists()
+
+
+def test_a_study_without_a_report_says_how_much_is_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    filled(Store(tmp_path), replace(tab3.SMALL, cells=tab3.SMALL.cells[:2]))
+    said = refused(f"study report tab3-small --runs {tmp_path} --out {tmp_path}/out", capsys)
+    assert said.startswith(f"tab3-small cannot be reported with 2 of 3 parts stored in {tmp_path}: go on with ")
+
+
+def test_a_training_that_is_lost_is_not_one_to_go_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    filled(Store(tmp_path), tab3.SMALL)
+    shutil.rmtree(tmp_path / "trained")
+    assert "holds no run" in refused(f"study report tab3-small --runs {tmp_path} --out {tmp_path}/out", capsys)

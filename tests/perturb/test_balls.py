@@ -218,6 +218,20 @@ def test_bad_box_is_refused(low: float, high: float, message: str) -> None:
         Box(low, high)
 
 
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Box((0, 1)), r"Box: missing a required argument: 'high': give two bounds, such as wm.Box\(0, 1\)"),
+        (Box, r"Box: missing a required argument: 'low': give two bounds, such as wm.Box\(0, 1\)"),
+        (lambda: Box(min=0, max=1), r"Box has no argument min: give two bounds, such as wm.Box\(0, 1\)"),
+    ],
+)
+def test_a_box_of_other_arguments_gets_the_right_call(make: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        make()
+
+
 @every_norm
 def test_box_for_other_points_is_refused(norm: type) -> None:
     ball = norm(1.0, Box((0.0, 0.0), 1.0))

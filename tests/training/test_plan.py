@@ -98,7 +98,7 @@ def test_wrong_guesses_get_the_right_call(make: Any, message: str) -> None:
         (lambda: Plan(epochs=3), r"^Plan has no argument epochs: give wm.Plan\(wm.Epochs\(20\), wm.Adam"),
         (lambda: Plan(Epochs(3), lr=0.1), r"^Plan has no argument lr: give wm.Plan"),
         (lambda: Plan(3), r"^Plan: missing a required argument: 'descent': give wm.Plan"),
-        (lambda: Adam(learning_rate=0.1), r"^Adam has no argument learning_rate: give wm.Adam\(0.01\)"),
+        (lambda: Adam(learning_rate=0.1), r"^Adam has no argument learning_rate: it is called lr$"),
         (lambda: SGD(0.1, nesterov=False), r"^SGD has no argument nesterov: give wm.SGD"),
     ],
 )

@@ -7,40 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import get_type_hints
 
+from widemargin.arguments import called_here
+
 Verbs = Mapping[str, "type | Verbs"]
 
 RENAMED = {"--rate": "--lr", "--decay": "--schedule"}
 """Options that had another name before."""
-ELSEWHERE = {
-    "--lr": "--learning-rate --learning-rate-init --step-lr",
-    "--schedule": "--scheduler --lr-schedule --lr-scheduler",
-    "--eps": "--epsilon --epsilons --radius --radii --eps-train",
-    "--alpha": "--step-size --eps-step --eps-iter",
-    "--steps": "--num-steps --n-steps --nb-iter --max-iter --iterations --iters --n-iter",
-    "--weight": "--beta --lambda --lam --reg --trades-beta",
-    "--batch": "--batch-size --bs",
-    "--epochs": "--num-epochs --n-epochs --max-epochs",
-    "--data": "--dataset --train --input",
-    "--network": "--model --arch --architecture --net",
-    "--method": "--loss --algorithm --attack --defense",
-    "--label": "--target --target-column --y",
-    "--points": "--n-examples --n-ex --num-samples --n-samples --limit",
-    "--out": "--output --output-dir --out-dir --save-dir --folder",
-    "--seed": "--random-state --random-seed",
-    "--device": "--gpu --cuda",
-    "--fit": "--temperature --scaling",
-    "--weights": "--checkpoint --ckpt --state-dict",
-    "--members": "--ensemble --ensemble-size --n-members",
-    "--fixed": "--immutable --frozen",
-    "--judge-eps": "--eval-eps --evaluation-eps",
-    "--validate-eps": "--val-eps --validation-eps",
-    "--validate-every": "--val-every --eval-every",
-    "--stop-after": "--time-limit --max-time",
-    "--budget": "--time-limit --max-time --timeout",
-    "--workers": "--n-jobs --num-workers --jobs",
-    "--trials": "--n-trials --num-trials",
-}
-"""What options are called in other libraries."""
 # tyro's own: --tyro-print-completion and --tyro-write-completion.
 _EVERYWHERE = ("--help", "--tyro-")
 
@@ -65,9 +37,9 @@ def check_words(words: Sequence[str], verbs: Verbs, command: str = "widemargin")
             raise ValueError(f"{option} is now called {new}")
         if option in _aliases(kind):
             continue
-        ours = [name for name, others in ELSEWHERE.items() if option in others.split() and name in options]
+        ours = called_here(option[2:].replace("-", "_"), [field.name for field in fields(kind)])
         if ours:
-            raise ValueError(f"`{command}` has no option {option}: it is called {ours[0]}")
+            raise ValueError(f"`{command}` has no option {option}: it is called --{ours.replace('_', '-')}")
         raise ValueError(f"`{command}` has no option {option}{_hint(option, options, command)}")
 
 

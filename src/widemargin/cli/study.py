@@ -12,6 +12,7 @@ from widemargin.cli.engine import workers_of
 from widemargin.cli.reports import print_report
 from widemargin.cli.stopping import Asked, listening
 from widemargin.cli.verbs.study import Demo, StudyReport, StudyRun
+from widemargin.files import Absent
 from widemargin.report import study
 from widemargin.report.document import Report
 from widemargin.report.results import keep, to_dict
@@ -29,7 +30,7 @@ def demo(words: Demo, console: rich.console.Console) -> None:
 
 
 def run_study(words: StudyRun, console: rich.console.Console) -> None:
-    again = f"widemargin study run {words.name} --runs {shlex.quote(str(words.runs))}"
+    again = _run_command(words.name, words.runs)
     with (
         listening(words.stop_after) as wish,
         workers_of(words.engine, words.address, words.workers, console, wish) as workers,
@@ -39,10 +40,23 @@ def run_study(words: StudyRun, console: rich.console.Console) -> None:
 
 
 def report_study(words: StudyReport, console: rich.console.Console) -> None:
-    store, out = Store(words.runs), words.out / words.name
-    report = _report(study.load(words.name), words.name, store, out, words.json, console)
+    work, store, out = study.load(words.name), Store(words.runs), words.out / words.name
+    try:
+        report = _report(work, words.name, store, out, words.json, console)
+    except Absent:
+        done, of = study.stored(work, store)
+        if done == of:
+            raise
+        raise ValueError(
+            f"{words.name} cannot be reported with {done} of {of} parts stored in {words.runs}: go on with "
+            f"`{_run_command(words.name, words.runs)}`"
+        ) from None
     if words.keep is not None:
         say(console, f"  {keep(report, words.name, words.keep)}")
+
+
+def _run_command(name: str, runs: Path) -> str:
+    return f"widemargin study run {name} --runs {shlex.quote(str(runs))}"
 
 
 def _work(name: str, store: Store, workers: Workers, wish: Asked, again: str) -> None:

@@ -13,6 +13,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn.functional import pad
 
+from widemargin.arguments import called_as
 from widemargin.parts import choice, part
 from widemargin.perturb.filling import time_to_fill, time_to_shrink
 from widemargin.rng import Rng, RowRng
@@ -29,6 +30,7 @@ _NARROW, _WIDE = 8, 32
 
 
 @part
+@called_as("two bounds, such as wm.Box(0, 1)")
 @dataclass(frozen=True)
 class Box:
     """What values an input may take: one interval for all features, or one for each (in the order of a flat sample)."""
@@ -239,6 +241,7 @@ class Ball(ABC):
 
 @final
 @choice("norm")
+@called_as()
 @dataclass(frozen=True)
 class Linf(Ball):
     p = math.inf
@@ -273,6 +276,7 @@ class Linf(Ball):
 
 @final
 @choice("norm")
+@called_as()
 @dataclass(frozen=True)
 class L2(Ball):
     p = 2
@@ -320,6 +324,7 @@ class L2(Ball):
 
 @final
 @choice("norm")
+@called_as()
 @dataclass(frozen=True)
 class L1(Ball):
     p = 1

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from widemargin.files import Damaged, read_json, read_tensors, unwritten, write_json, write_tensors
+from widemargin.files import Absent, Damaged, read_json, read_tensors, unwritten, write_json, write_tensors
 from widemargin.runs.keys import folder_of, key_of
 from widemargin.runs.run_yaml import write_description
 from widemargin.runs.serialize import to_dict
@@ -72,7 +72,7 @@ class Store:
     def load(self, parts: Parts) -> Stored:
         folder = self.folder(parts)
         if parts not in self:
-            raise ValueError(f"nothing is stored in {folder}: run the study first")
+            raise Absent(f"nothing is stored in {folder}: run the study first")
         return read_stored(folder)
 
 

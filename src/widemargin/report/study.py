@@ -63,5 +63,11 @@ class Reckoning(Protocol):
 def left(study: Study, store: Store) -> Left:
     if isinstance(study, Reckoning):
         return study.left(store)
-    missing, of = study.missing(store), study.missing(Store(store.root / "nowhere"))
-    return Left(missing, of, study.CORE_MINUTES * missing / of)
+    done, of = stored(study, store)
+    return Left(of - done, of, study.CORE_MINUTES * (of - done) / of)
+
+
+def stored(study: Study, store: Store) -> tuple[int, int]:
+    """How many of its parts are in the store, and how many there are."""
+    of = study.missing(Store(store.root / "nowhere"))
+    return of - study.missing(store), of

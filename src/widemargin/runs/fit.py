@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from widemargin.arguments import called_as
 from widemargin.data.coerce import as_examples, placed, whole
 from widemargin.data.dataset import Splits, digest
 from widemargin.method import Method, check_method
@@ -32,6 +33,7 @@ Data = Any
 _CLEAN = Validation()
 
 
+@called_as()
 def fit(
     network: nn.Module | NetworkSpec,
     data: Data,
@@ -66,7 +68,8 @@ def fit(
     device = None if device is None else checked_device(device)
     prepared = _prepared(network, data, method, plan, seed, validation, device)
     if prepared.left_out:
-        warnings.warn(prepared.left_out, stacklevel=2)
+        # Points at the caller, behind the check of its arguments.
+        warnings.warn(prepared.left_out, stacklevel=3)
     return run_training(prepared, folder, observers)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from widemargin.data.limits import MOST_DEPTH, MOST_DESCRIPTION, short, size_of
-from widemargin.files import Damaged, sealed_text, unsealed_text, write_whole
+from widemargin.files import Absent, Damaged, sealed_text, unsealed_text, write_whole
 from widemargin.runs import version_1
 from widemargin.runs.keys import VERSION
 from widemargin.runs.run import Run
@@ -58,7 +58,7 @@ def loaded(text: str) -> Any:
 def read_description(path: Path) -> dict[str, Any]:
     """A run.yaml in the words of this version, whatever version wrote it."""
     if not path.exists():
-        raise ValueError(f"{path.parent} holds no run (no {path.name}): {_where_it_is(path.parent)}")
+        raise Absent(f"{path.parent} holds no run (no {path.name}): {_where_it_is(path.parent)}")
     size_of(path, MOST_DESCRIPTION)
     try:
         text = path.read_text(encoding="utf-8")

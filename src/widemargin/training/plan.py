@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from widemargin.arguments import called_as
 from widemargin.data.batches import updates_per_epoch
-from widemargin.parts import called_as, choice, choices, part
+from widemargin.parts import choice, choices, part
 from widemargin.rng import Rng
 from widemargin.uncertainty.network import Network
 
