@@ -31,7 +31,7 @@ def test_every_verb_explains_itself(verb: tuple[str, ...], capsys: pytest.Captur
     ("arguments", "sentence"),
     [
         (("study", "run", "figg3"), "widemargin: there is no study named 'figg3': did you mean fig3"),
-        (("study", "report", "fig3", "--runs", "nowhere"), "widemargin: nothing is stored in nowhere/"),
+        (("study", "report", "fig3", "--runs", "nowhere"), "widemargin: fig3 cannot be reported with 0 of "),
         (("study", "run", "fig3", "--workers", "0"), "widemargin: there must be at least 1 worker, got 0"),
     ],
 )
