@@ -17,6 +17,7 @@ from widemargin.perturb.balls import UNIT, Box, Norm
 from widemargin.perturb.bisected_apgd import BisectedAPGD
 from widemargin.perturb.exchange import exchange
 from widemargin.perturb.frozen import frozen
+from widemargin.perturb.lead import before_softmax
 from widemargin.perturb.line_search import Nearest, firm
 from widemargin.perturb.refine import refine
 from widemargin.perturb.rows import EFFICIENT_BATCH, wrong
@@ -173,7 +174,7 @@ def _nearest(
             first = _seen(model, seen, their_labels, [attack.nearer_than(seen, quick, their_labels, rng)], [i], first)
     if seen.ball.sparse and has_few_features(inputs):
         # Nearer places count as found by the attack whose place they were reached from.
-        exchanged = exchange(quick, seen.inputs, their_labels, seen.places, seen.ball)
+        exchanged = exchange(before_softmax(quick), seen.inputs, their_labels, seen.places, seen.ball)
         _see(model, seen, their_labels, firm(model, seen.inputs, their_labels, exchanged, box))
     distance[left], places[left], by[left] = seen.distance, seen.places, first
     return distance, places, by
@@ -208,6 +209,6 @@ def _on_the_boundary(model: Network, seen: Nearest, labels: Labels, places: list
     worth = (near < _WORTH_POLISHING * best[row]).nonzero()[:, 0]
     for some in worth.split(max(len(labels), EFFICIENT_BATCH)) if len(worth) else ():
         start, their_labels = seen.inputs[row[some]], labels[row[some]]
-        way = refine(model, start, their_labels, reached[some], ball)
+        way = refine(before_softmax(model), start, their_labels, reached[some], ball)
         reached[some] = firm(model, start, their_labels, way, ball.box)
     return list(reached.chunk(len(places)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
@@ -102,7 +103,14 @@ class Box:
         return (way * down).maximum(way * up).nan_to_num_(0.0, torch.inf).clamp_min_(0).flatten(1)
 
     def clamp(self, delta: Encoded, center: Encoded) -> Encoded:
-        return delta if self.is_open else delta.clamp(*self.room(center))
+        return self.clamp_around(center)(delta)
+
+    def clamp_around(self, center: Encoded) -> Callable[[Encoded], Encoded]:
+        """`clamp` of many changes of the same points."""
+        if self.is_open:
+            return lambda delta: delta
+        down, up = self.room(center)
+        return lambda delta: delta.clamp(down, up)
 
     def inward(self, gradient: Encoded, points: Encoded) -> Encoded:
         """The gradient without what points out of the box at its edge: a step that way would be wasted."""

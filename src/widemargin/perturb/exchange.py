@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from itertools import combinations
 
 import torch
@@ -10,8 +10,7 @@ from torch import Tensor
 
 from widemargin.perturb.attack import Classifier
 from widemargin.perturb.balls import Ball
-from widemargin.perturb.gradient import slope
-from widemargin.perturb.losses import margin
+from widemargin.perturb.lead import Lead
 from widemargin.perturb.refine import refine
 from widemargin.shapes import Labels, Points
 
@@ -25,6 +24,8 @@ _FOLLOWED, _ALONG, _ROUNDS = 6, 5, 3
 # A gain below this share ends a point's rounds.
 _GAIN = 1e-4
 _ROWS_AT_ONCE = 128
+# Of how many points all exchanges are tried together: they are to stay near the processor.
+_TRIED_AT_ONCE = 16
 
 
 def exchange(classify: Classifier, inputs: Points, labels: Labels, places: Points, ball: Ball) -> Points:
@@ -50,7 +51,8 @@ def _exchanged(classify: Classifier, inputs: Points, labels: Labels, places: Poi
         if len(moving) == 0:
             break
         start, row_labels, here = inputs[moving], labels[moving], places[moving]
-        tried = _farthest_beyond(classify, start, row_labels, here, ball)
+        each = zip(*(whole.split(_TRIED_AT_ONCE) for whole in (start, row_labels, here)), strict=True)
+        tried = torch.cat([_farthest_beyond(classify, x, y, place, ball) for x, y, place in each], 1)
         repeated = start.repeat(len(tried), 1)
         ends = refine(classify, repeated, row_labels.repeat(len(tried)), tried.flatten(0, 1), ball, _ALONG)
         far = ball.norm(ends - repeated).view(len(tried), -1)
@@ -64,15 +66,15 @@ def _exchanged(classify: Classifier, inputs: Points, labels: Labels, places: Poi
 
 def _farthest_beyond(classify: Classifier, inputs: Points, labels: Labels, places: Points, ball: Ball) -> Tensor:
     """[followed, B, d]: of all exchanges those by which the wrong class leads most."""
-    _, _, slopes = slope(classify, places, partial(_lead, labels=labels))
+    _, _, slopes = Lead(labels).slope(classify, places)
     exchanges = _exchanges(places - inputs, ball.box.free(slopes))
     count, features = exchanges.shape[1:]
-    row = torch.arange(len(inputs), device=inputs.device).repeat_interleave(count)
-    tried = inputs[row] + ball.box.clamp(exchanges.flatten(0, 1), inputs[row])
+    down, up = ball.box.room(inputs)
+    tried = inputs[:, None] + exchanges.clamp(down[:, None], up[:, None])
     with torch.no_grad():
-        leads = _lead(classify(tried), labels[row]).view(-1, count)
+        leads = Lead(labels.repeat_interleave(count))(classify(tried.flatten(0, 1))).view(-1, count)
     best = leads.topk(min(_FOLLOWED, count), dim=1).indices
-    return tried.view_as(exchanges).gather(1, best[:, :, None].expand(-1, -1, features)).transpose(0, 1)
+    return tried.gather(1, best[:, :, None].expand(-1, -1, features)).transpose(0, 1)
 
 
 def _exchanges(delta: Tensor, slopes: Tensor) -> Tensor:
@@ -104,8 +106,3 @@ def _shares(givers: int) -> tuple[Tensor, Tensor]:
         torch.cat([some, everyone[:, None].expand(-1, givers)]),
         torch.cat([some.new_zeros(len(ways)), everyone]),
     )
-
-
-def _lead(answers: Tensor, labels: Labels) -> Tensor:
-    """By how much the best other class is ahead of the label."""
-    return -margin(answers, labels)

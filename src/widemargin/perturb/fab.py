@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from widemargin.perturb.attack import Classifier, Perturbed, check_counts, perturbed
 from widemargin.perturb.balls import Ball
-from widemargin.perturb.gradient import slope
-from widemargin.perturb.losses import likeliest_others, towards
+from widemargin.perturb.lead import Lead, before_softmax
+from widemargin.perturb.losses import likeliest_others
 from widemargin.perturb.rows import EFFICIENT_BATCH, Underway, among, per_row, turns_at_once, wrong
 from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Encoded, Labels, PerSample, Points
@@ -67,11 +66,12 @@ class ShortestFAB(_Walk):
         return f"shortest fab-t ({self.targets} targets)"
 
     def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
-        nearest = _searched(self, model, inputs, labels, rng.by_row(len(inputs)), enough=-1.0)
+        classify = before_softmax(model)
+        nearest = _searched(self, classify, inputs, labels, rng.by_row(len(inputs)), enough=-1.0)
         broken = nearest.distance.isfinite().nonzero()[:, 0]
         shortest = inputs.clone()
         if len(broken) > 0:
-            shortest[broken] = _bisected(model, inputs[broken], labels[broken], nearest.delta[broken])
+            shortest[broken] = _bisected(classify, inputs[broken], labels[broken], nearest.delta[broken])
         return perturbed(self.ball, inputs, shortest)
 
 
@@ -164,8 +164,7 @@ def _elsewhere(ball: Ball, rng: RowRng, inputs: Points, distance: PerSample) -> 
 
 def _stepped(ball: Ball, classify: Classifier, now: Underway, nearest: _Nearest, enough: float) -> Underway:
     """Croce & Hein (2020b), Alg. 1: one step; then who is near enough leaves."""
-    ahead = partial(towards, labels=now.labels, targets=now.targets)
-    _, lead, gradient = slope(classify, now.inputs + now.delta, ahead)
+    _, lead, gradient = Lead(now.labels, now.targets).slope(classify, now.inputs + now.delta)
     from_here, from_input = _onto_boundary(ball, now, lead, gradient)
     here, there = (ball.norm(way).clamp_min(1e-8) for way in (from_here, from_input))
     bias = per_row((here / (here + there)).clamp_max(_MOST_BIAS), gradient)

@@ -36,17 +36,19 @@ def time_to_fill(
 def time_to_shrink(size: Float[Tensor, "B features"], enough: PerSample) -> Float[Tensor, "B 1"]:
     """The smallest t >= 0 with sum of max(size - t, 0) <= enough: the threshold of a projection to the l1 ball.
 
-    The sum is convex in t, so that Newton's method from the left never passes the solution either.
+    The sum is convex in t, so that Newton's method from the left never passes the solution either.  It begins where
+    the largest alone is small enough, or all of them if none is held at 0, whichever is later.
     """
-    t = torch.zeros_like(enough)[:, None]
+    # Features first: a sum over rows is several times faster than one over short columns.
+    size = size.t().contiguous()
+    t = (size.amax(0) - enough).maximum((size.sum(0) - enough) / len(size)).clamp_min_(0)
     least = 10 * torch.finfo(size.dtype).eps
-    for _ in range(size.shape[1] + 1):
-        left = (size - t).clamp_min_(0)
-        over = left.sum(1) - enough
-        shrinking = torch.gt(left, 0, out=left).sum(1)
-        further = (over / shrinking).where((over > 0) & (shrinking > 0), 0.0)[:, None]
-        moving = further > least * t
-        if not bool(moving.any()):
+    left = torch.empty_like(size)
+    for _ in range(len(size) + 1):
+        torch.sub(size, t, out=left).clamp_min_(0)
+        over = (left.sum(0) - enough).clamp_min_(0)
+        further = over / left.sign_().sum(0).clamp_min_(1)
+        if not bool((further > least * t).any()):
             break
-        t = (t + further).where(moving, t)
-    return t
+        t = t + further
+    return t[:, None]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,12 +10,12 @@ from torch import Tensor
 from widemargin.perturb.attack import Classifier, Perturbed, perturbed
 from widemargin.perturb.balls import OPEN, UNIT, Ball, Box, Norm
 from widemargin.perturb.ddn import check_steps, direction
-from widemargin.perturb.gradient import gradient, slope
+from widemargin.perturb.gradient import gradient
+from widemargin.perturb.lead import Lead, before_softmax
 from widemargin.perturb.line_search import Nearest, fade, farthest
-from widemargin.perturb.losses import margin, towards
 from widemargin.perturb.rows import among, at_once, per_row, wrong
 from widemargin.rng import AnyRng, RowRng
-from widemargin.shapes import Labels, LogProbs, PerSample, Points
+from widemargin.shapes import Labels, PerSample, Points
 
 _MOST_CANDIDATES = 20
 # Small batches cost as much as larger ones: so many rows of several targets are moved together, from every start.
@@ -74,20 +72,20 @@ class FMN:
         return "FMN-T" if self.targets else "FMN"
 
     def __call__(self, model: Classifier, inputs: Points, labels: Labels, rng: AnyRng) -> Perturbed:
-        ball, draws = self.norm(0.0, self.box), rng.by_row(len(inputs))
+        classify, ball, draws = before_softmax(model), self.norm(0.0, self.box), rng.by_row(len(inputs))
         seen, everyone = Nearest(ball, inputs), torch.arange(len(inputs), device=inputs.device)
         # Towards itself: towards whichever class leads.
         rivals = labels[:, None]
         if self.targets:
-            rivals = nearest_classes(model, inputs, labels, ball)[:, : self.targets]
+            rivals = nearest_classes(classify, inputs, labels, ball)[:, : self.targets]
         for some in rivals.split(at_once(len(inputs), rivals.shape[1], _ROWS_SIDE_BY_SIDE), dim=1):
             row, rival = everyone.repeat(some.shape[1]), some.T.reshape(-1)
-            begun = self._begun(model, inputs[row], labels[row], rival, draws.at(row))
-            first = self._descended(model, begun)
+            begun = self._begun(classify, inputs[row], labels[row], rival, draws.at(row))
+            first = self._descended(classify, begun)
             ends = [first]
             if self.starts > 1:
                 best = first.apart(ball, self.starts, min(self.starts, _AGAIN))
-                ends.append(self._descended(model, best.again(ball)))
+                ends.append(self._descended(classify, best.again(ball)))
             for end in ends:
                 for which in torch.arange(len(end.labels), device=row.device).split(len(inputs)):
                     seen.see(end.places[which], end.distance[which] < torch.inf)
@@ -117,11 +115,11 @@ class FMN:
         ball, unit = self.norm(0.0, self.box), self.norm(1.0, OPEN)
         # A step of fraction 1 crosses the ball in any norm.
         length = unit.l2_reach(now.inputs)
-        height = _height(now.labels, now.rivals)
+        lead, clamp = _lead(now.labels, now.rivals), self.box.clamp_around(now.inputs)
         for step in range(self.steps):
             done = step / self.steps
             places = now.inputs + now.delta
-            answers, heights, slopes = slope(classify, places, height)
+            answers, heights, slopes = lead.slope(classify, places)
             slopes, across = self.box.free(slopes), wrong(answers, now.labels)
             distance = now.see(ball, places, across)
             gamma = now.share * fade(self.gamma, 0.001, done)
@@ -133,7 +131,7 @@ class FMN:
             scale = per_row(now.radius, now.delta)
             stride = per_row(now.share * fade(length, length * _LESS, done), now.delta)
             delta = unit.project(now.delta / scale + stride * uphill, now.inputs) * scale
-            now.delta = self.box.clamp(delta, now.inputs)
+            now.delta = clamp(delta)
         return now
 
 
@@ -159,9 +157,9 @@ class _Descent:
     def at(
         ball: Ball, inputs: Points, labels: Labels, rivals: Labels, rng: RowRng, delta: Points, share: PerSample
     ) -> _Descent:
-        radius = ball.norm(delta)
+        radius, most = ball.norm(delta), farthest(ball, inputs)
         never = torch.full_like(radius, torch.inf)
-        return _Descent(inputs, labels, rivals, rng, delta, radius, share, farthest(ball, inputs), inputs, never)
+        return _Descent(inputs, labels, rivals, rng, delta, radius, share, most, inputs.clone(), never)
 
     def again(self, ball: Ball) -> _Descent:
         """From the nearest places (the point itself if there is none) towards whichever class leads."""
@@ -173,7 +171,8 @@ class _Descent:
         distance = ball.norm(places - self.inputs)
         better = across & (distance < self.distance)
         self.distance = torch.where(better, distance, self.distance)
-        self.places = torch.where(per_row(better, places), places, self.places)
+        nearer = better.nonzero()[:, 0]
+        self.places.index_copy_(0, nearer, places[nearer])
         return distance
 
     def apart(self, ball: Ball, starts: int, keep: int) -> _Descent:
@@ -200,18 +199,16 @@ def _to_linear_boundary(
 
     A model from afar may have the point itself across: then its steepest way, as far as `else_by`.
     """
-    _, heights, uphill = slope(classify, inputs + away, _height(labels, rivals))
+    _, heights, uphill = _lead(labels, rivals).slope(classify, inputs + away)
     needed = (uphill * away).flatten(1).sum(1) - heights
     needed = torch.where(needed > 0, needed, ball.dual_norm(uphill) * else_by)
     # Where the gradient all but vanishes the linear model has no boundary within reach.
     return ball.to_plane(uphill, _BEYOND * needed, inputs).nan_to_num(0, 0, 0)
 
 
-def _height(labels: Labels, rivals: Labels) -> Callable[[LogProbs], PerSample]:
-    """How far a rival is ahead of the label; if they are the labels themselves, the best other class."""
-    if bool((rivals == labels).all()):
-        return lambda answers: -margin(answers, labels)
-    return partial(towards, labels=labels, targets=rivals)
+def _lead(labels: Labels, rivals: Labels) -> Lead:
+    """Of a rival, or of the best other class if the rivals are the labels themselves."""
+    return Lead(labels) if bool((rivals == labels).all()) else Lead(labels, rivals)
 
 
 def nearest_classes(classify: Classifier, inputs: Points, labels: Labels, ball: Ball) -> Tensor:

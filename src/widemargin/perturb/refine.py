@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
 from widemargin.perturb.attack import Classifier
 from widemargin.perturb.balls import Ball
-from widemargin.perturb.gradient import slope
+from widemargin.perturb.lead import Lead
 from widemargin.perturb.line_search import inside, line_search, plainly_wrong
-from widemargin.perturb.losses import towards
 from widemargin.perturb.rows import per_row
 from widemargin.shapes import Labels, PerSample, Points
 
@@ -58,9 +55,7 @@ def refine(
 def _next_place(
     classify: Classifier, inputs: Points, labels: Labels, places: Points, ball: Ball, part: PerSample
 ) -> Points:
-    with torch.no_grad():
-        rival = classify(places).scatter(1, labels[:, None], -torch.inf).argmax(1)
-    _, height, gradient = slope(classify, places, partial(towards, labels=labels, targets=rival))
+    _, height, gradient = Lead(labels).slope(classify, places)
     needed = (gradient * (places - inputs)).flatten(1).sum(1) - height
     delta_to_plane = (places - inputs).lerp(ball.to_plane(gradient, _BEYOND * needed, inputs), per_row(part, inputs))
     # A boundary that bends away is only met farther out; beyond the distance already reached it would be no gain.

@@ -146,7 +146,11 @@ def _log_g(r: Tensor) -> Tensor:
 
 def is_correct(logits: Tensor, labels: Tensor) -> Tensor:
     """Whether the argmax of the last axis is the label; NaN is not correct."""
-    return (logits.argmax(-1) == labels) & logits.isfinite().any(-1) & ~logits.isnan().any(-1)
+    right = logits.argmax(-1) == labels
+    if math.isfinite(float(logits.detach().sum())):
+        # Nothing is odd: no need to look at each.
+        return right
+    return right & logits.isfinite().any(-1) & ~logits.isnan().any(-1)
 
 
 def top_two_gap(log_probs: LogProbs) -> PerSample:
