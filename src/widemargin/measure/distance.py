@@ -20,7 +20,7 @@ from widemargin.perturb.frozen import frozen
 from widemargin.perturb.lead import before_softmax
 from widemargin.perturb.line_search import Nearest, firm
 from widemargin.perturb.refine import refine
-from widemargin.perturb.rows import EFFICIENT_BATCH, wrong
+from widemargin.perturb.rows import EFFICIENT_BATCH, per_row, wrong
 from widemargin.perturb.suites import has_few_features, shortest, starts_of
 from widemargin.rng import RowRng
 from widemargin.shapes import Labels, PerSample, Points
@@ -210,5 +210,7 @@ def _on_the_boundary(model: Network, seen: Nearest, labels: Labels, places: list
     for some in worth.split(max(len(labels), EFFICIENT_BATCH)) if len(worth) else ():
         start, their_labels = seen.inputs[row[some]], labels[row[some]]
         way = refine(before_softmax(model), start, their_labels, reached[some], ball)
-        reached[some] = firm(model, start, their_labels, way, ball.box)
+        # In another batch a place may be right by rounding alone, and is not lost for that.
+        lost = per_row(ball.norm(way - start) == 0, way)
+        reached[some] = firm(model, start, their_labels, torch.where(lost, reached[some], way), ball.box)
     return list(reached.chunk(len(places)))

@@ -116,7 +116,9 @@ def plainly_wrong(answers: LogProbs, labels: Labels) -> Tensor:
 
 def _lead(answers: LogProbs, labels: Labels) -> Tensor:
     """Of the best other class, less what rounding may be; not a number where the answers are none."""
-    return -margin(answers, labels) - _ROUNDINGS * _precision(answers) * answers.abs().amax(1)
+    # Small logits may be sums of large products.
+    size = answers.abs().amax(1).clamp_min(1)
+    return -margin(answers, labels) - _ROUNDINGS * _precision(answers) * size
 
 
 def firm(classify: Classifier, inputs: Points, labels: Labels, places: Points, box: Box) -> Points:
