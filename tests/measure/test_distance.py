@@ -207,3 +207,11 @@ def test_a_module_that_is_no_network_is_refused() -> None:
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
 def test_margins_of_a_table_are_exact_to_one_per_cent(norm: Norm) -> None:
     check(ratios("wine", norm, boxed=False, seed=0, rows=8))
+
+
+def test_places_that_another_batch_takes_for_right_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, cloud = next(kind for kind in KINDS if kind.name == "table").draw(20)
+    # As if rounding had made every place right again.
+    monkeypatch.setattr("widemargin.measure.distance.refine", lambda _, inputs, *__: inputs)
+    found = distances(network, cloud, L2, OPEN, (FMN(L2, OPEN, 20),))
+    assert found.unbroken == 0

@@ -147,3 +147,8 @@ def test_a_way_that_the_box_does_not_allow_ends_in_its_corner(norm: Norm) -> Non
     center = torch.tensor([[0.25, 0.75, 0.5]])
     assert norm(0.0, UNIT).to_plane(gradient, torch.tensor([99.0]), center).tolist() == [[0.75, -0.75, 0.0]]
     assert norm(0.0, UNIT).to_plane(gradient, torch.tensor([-1.0]), center).tolist() == [[0.0, 0.0, 0.0]]
+
+
+def test_a_lead_below_the_rounding_of_what_small_logits_are_sums_of_is_not_plain() -> None:
+    small = torch.tensor([[0.18, 0.18 + 1e-6], [0.18, 0.18 + 1e-5]])
+    assert plainly_wrong(small, torch.tensor([0, 0])).tolist() == [False, True]
