@@ -261,6 +261,10 @@ def test_training_takes_the_same_things() -> None:
             "got a way of training: give its search, method.perturb, or 'pgd'",
         ),
         (lambda x, y: wm.attack(linear(), x, y, BALL, wm.udp_near(BALL, 0.1, 3, 0.1).perturb), "method must be one of"),
+        (
+            lambda x, y: wm.attack(linear(), x, y, BALL, APGD(BALL, steps=7), steps=3),
+            r"^steps are for methods by name, got steps=3 beside APGD\(.*: give it its own$",
+        ),
         (lambda x, y: wm.attack(linear(), x, y, BALL, "square", steps=3), "square has no steps: make it yourself"),
         (
             lambda x, y: wm.robust_accuracy(linear(), (x, y), BALL, steps=3),

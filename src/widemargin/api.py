@@ -348,7 +348,10 @@ def _attacks(method: str | Attack | Search, ball: Ball, classes: int, steps: int
         "autoattack": lambda: standard(ball, classes),
     }
     if not isinstance(method, str):
-        return (_own_attack(method, ball, tuple(named)),)
+        own = _own_attack(method, ball, tuple(named))
+        if steps is not None:
+            raise ValueError(f"steps are for methods by name, got steps={steps!r} beside {own!r}: give it its own")
+        return (own,)
     if method.lower() not in named:
         raise ValueError(f"method must be one of {', '.join(named)} or an attack of wm.perturb, got {method!r}")
     if method.lower() == "autoattack" and steps is not None:

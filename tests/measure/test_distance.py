@@ -92,7 +92,8 @@ def small(rows: int = 16) -> tuple[Network, Dataset]:
 def test_a_point_does_not_depend_on_its_batch(rows: int) -> None:
     network, cloud = small(4 if rows == 1 else 16)
     once, again = (distances(network, cloud, L2, UNIT, FEW, rows=many) for many in (500, rows))
-    torch.testing.assert_close(again.distance, once.distance, rtol=1e-6, atol=0)
+    # By rounding a place may need the first push outward, a millionth, in one batch and not in the other.
+    torch.testing.assert_close(again.distance, once.distance, rtol=2e-6, atol=0)
     torch.testing.assert_close(again.places, once.places, rtol=1e-4, atol=1e-5)
 
 
