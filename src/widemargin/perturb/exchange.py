@@ -24,7 +24,7 @@ _FOLLOWED, _ALONG, _ROUNDS = 6, 5, 3
 # A gain below this share ends a point's rounds.
 _GAIN = 1e-4
 _ROWS_AT_ONCE = 128
-# Of how many points all exchanges are tried together: they are to stay near the processor.
+# Of how many points all exchanges are tried together: so many fit into the processor's cache.
 _TRIED_AT_ONCE = 16
 
 
