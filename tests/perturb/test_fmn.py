@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -83,6 +85,30 @@ def test_where_it_is_flat_every_start_goes_its_own_way() -> None:
     assert len({tuple(row) for row in walked.tolist()}) == 8
 
 
+@pytest.mark.parametrize(("norm", "exact"), [(Linf, 3.1), (L2, (3.1**2 + 0.09**2) ** 0.5), (L1, 3.19)])
+def test_a_boundary_far_beyond_a_plateau_is_found(norm: Norm, exact: float) -> None:
+    def plateau(points: torch.Tensor) -> torch.Tensor:
+        # At the point the boundary seems to be .1 away along the first feature, which comes to -.1 and no farther.
+        along, across = points[:, 0], points[:, 1]
+        lead = -1 + (10 * along).relu() - (10 * along - 0.9).relu() + (across - 3).relu()
+        return torch.stack([torch.zeros_like(lead), lead], 1)
+
+    inputs = torch.full((5, 2), 1e-3)
+    attack = FMN(norm, OPEN, targets=1, starts=16)
+    distance = attack(plateau, inputs, torch.zeros(5, dtype=torch.long), RowRng(0, torch.arange(5))).distance
+    assert distance.tolist() == pytest.approx([exact] * 5, rel=5e-3)
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
+def test_many_starts_along_a_single_feature(norm: Norm) -> None:
+    def beyond_two(points: torch.Tensor) -> torch.Tensor:
+        return torch.cat([torch.zeros_like(points), points.abs() - 2], 1)
+
+    attack, inputs = FMN(norm, OPEN, targets=1, starts=16), torch.tensor([[0.5], [-1.0]])
+    distance = attack(beyond_two, inputs, torch.tensor([0, 0]), RowRng(0, torch.arange(2))).distance
+    assert distance.tolist() == pytest.approx([1.5, 1.0], rel=1e-2)
+
+
 def test_of_each_hollow_the_nearest_descends_again_first() -> None:
     ball, starts = L2(0.0, OPEN), 5
     inputs = torch.zeros(2 * starts, 2)
@@ -91,7 +117,8 @@ def test_of_each_hollow_the_nearest_descends_again_first() -> None:
     places = torch.tensor([[1.0, 0], [0, 1], [1.01, 0], [0, 2], [1.02, 0], [0, 3], [-2, 0], [0, -4], [0, 0], [0, 0]])
     begun = _Descent.at(ball, inputs, labels, labels, RowRng(0, torch.arange(2 * starts)), places, torch.ones(10))
     begun.see(ball, places, places.norm(dim=1) > 0)
-    first, second = begun.apart(ball, starts, 3).places.view(3, 2, 2).unbind(1)
+    begun = replace(begun, starts=starts)
+    first, second = begun.places[begun.hollows(ball, 3)].view(3, 2, 2).unbind(1)
     assert first.tolist() == [pytest.approx(place) for place in ([1.0, 0.0], [-2.0, 0.0], [1.01, 0.0])]
     assert second.tolist() == [[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]
 

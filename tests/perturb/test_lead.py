@@ -54,3 +54,13 @@ def test_what_averages_or_has_a_hook_is_asked_itself() -> None:
     hooked = _network()
     hooked.register_forward_hook(lambda *_: None)
     assert before_softmax(hooked) is hooked
+
+
+def test_a_lead_of_rows_and_towards_the_label_itself() -> None:
+    logits = torch.tensor([[0.0, 1.0, 2.0], [3.0, 1.0, 0.0]])
+    labels = torch.tensor([0, 0])
+    assert Lead.of(labels, labels).rivals is None
+    towards = Lead.of(labels, torch.tensor([1, 2]))
+    assert towards(logits).tolist() == [1.0, -3.0]
+    assert towards.at(torch.tensor([1]))(logits[1:]).tolist() == [-3.0]
+    assert Lead(labels).at(torch.tensor([0]))(logits[:1]).tolist() == [2.0]

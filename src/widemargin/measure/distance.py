@@ -20,8 +20,8 @@ from widemargin.perturb.frozen import frozen
 from widemargin.perturb.lead import before_softmax
 from widemargin.perturb.line_search import Nearest, firm
 from widemargin.perturb.refine import refine
-from widemargin.perturb.rows import EFFICIENT_BATCH, per_row, wrong
-from widemargin.perturb.suites import has_few_features, shortest, starts_of
+from widemargin.perturb.rows import EFFICIENT_BATCH, has_few_features, per_row, wrong
+from widemargin.perturb.suites import shortest, starts_of
 from widemargin.rng import RowRng
 from widemargin.shapes import Labels, PerSample, Points
 from widemargin.uncertainty.network import Network, check_alone

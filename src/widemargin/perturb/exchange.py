@@ -15,12 +15,12 @@ from widemargin.perturb.refine import refine
 from widemargin.shapes import Labels, Points
 
 # Of how many features, those moved farthest, the move is taken back, and which share of it: of one, of two together.
-_GIVERS = 6
+_GIVERS = 4
 _OF_ONE, _OF_TWO, _OF_ALL = (1.0, 0.5, 0.25, 0.0625), (1.0, 0.5, 0.2), (1.0, 0.5, 0.25, 0.1)
 # To how many features it may go: those with the steepest slope.
 _RECEIVERS = 16
 # How many of the exchanges are followed to the boundary and along it, for how many rounds, and how often.
-_FOLLOWED, _ALONG, _ROUNDS = 6, 5, 3
+_FOLLOWED, _ALONG, _ROUNDS = 2, 5, 2
 # A gain below this share ends a point's rounds.
 _GAIN = 1e-4
 _ROWS_AT_ONCE = 128

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,21 +13,22 @@ from widemargin.perturb.ddn import check_steps, direction
 from widemargin.perturb.gradient import gradient
 from widemargin.perturb.lead import Lead, before_softmax
 from widemargin.perturb.line_search import Nearest, fade, farthest
-from widemargin.perturb.rows import among, at_once, per_row, wrong
+from widemargin.perturb.rows import among, at_once, has_few_features, per_row, wrong
+from widemargin.perturb.starts import corners, from_afar, linear_boundary
 from widemargin.rng import AnyRng, RowRng
 from widemargin.shapes import Labels, PerSample, Points
 
 _MOST_CANDIDATES = 20
 # Small batches cost as much as larger ones: so many rows of several targets are moved together, from every start.
 _ROWS_SIDE_BY_SIDE = 256
-# By how much the start is to be behind the boundary of the linear model.
-_BEYOND = 1.02
-# How far away the other linear models are taken by turns, in distances to the boundary of the first.
-_FAR = (8.0, 16.0)
 # What steps and changes of the radius begin with as fractions of the radius, and by how much they become smaller.
 _LONG, _SHORT, _SHORTEST, _LESS = 1.0, 0.3, 0.1, 0.01
-# How many starts towards each class descend a second time.
-_AGAIN = 8
+# With several starts: which share of the steps each of the two descents has.
+_PART = 0.6
+# From which share of the first descent on the starts of a point share a radius, and how far inside the nearest place.
+_TOGETHER, _INSIDE = 0.5, 0.995
+# How many starts towards each class descend a second time, and in a sparse norm: how many, and from how many corners.
+_AGAIN, _AGAIN_SPARSE, _CORNERS = 8, 4, 8
 # Places nearer to each other than this share of their distance count as of one hollow.
 _APART = 0.3
 
@@ -40,9 +41,10 @@ class FMN:
     shares of the radius, and the radius grows even before anything is found: so it needs no scale and no box.
     With several starts, the others are where the boundary would be if the classifier were everywhere as it is at some
     place farther off: starts drawn near the first all end in the same hollow.  Every second one takes shorter steps.
+    In time no start of a point may be farther away than the nearest place that any of them found: in the hollow of its
+    own it could only become the second, and so squeezed it goes on to another one.
     The best few of each class, of different hollows if there are any, descend once more from the nearest places that
-    they found, with yet shorter steps: where the boundary has corners the first descent ends too early, and it takes
-    the second to see which of several hollows is the deepest.
+    they found, with yet shorter steps, and in a sparse norm some from corners of the ball that is left.
     """
 
     norm: Norm
@@ -81,21 +83,20 @@ class FMN:
         for some in rivals.split(at_once(len(inputs), rivals.shape[1], _ROWS_SIDE_BY_SIDE), dim=1):
             row, rival = everyone.repeat(some.shape[1]), some.T.reshape(-1)
             begun = self._begun(classify, inputs[row], labels[row], rival, draws.at(row))
-            first = self._descended(classify, begun)
-            ends = [first]
-            if self.starts > 1:
-                best = first.apart(ball, self.starts, min(self.starts, _AGAIN))
-                ends.append(self._descended(classify, best.again(ball)))
-            for end in ends:
-                for which in torch.arange(len(end.labels), device=row.device).split(len(inputs)):
-                    seen.see(end.places[which], end.distance[which] < torch.inf)
+            if self.starts == 1:
+                end = self._descended(classify, begun, 1.0)
+            else:
+                first = self._descended(classify, begun, _PART, _TOGETHER)
+                end = self._descended(classify, self._begun_again(classify, first), _PART, 0.0)
+            for which in torch.arange(len(end.labels), device=row.device).split(len(inputs)):
+                seen.see(end.places[which], end.distance[which] < torch.inf)
         return perturbed(ball, inputs, seen.places)
 
     def _begun(self, classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, rng: RowRng) -> _Descent:
         """Where the boundary of the linear model is, then the other starts one after the other."""
-        ball = self.norm(0.0, self.box)
+        ball, lead = self.norm(0.0, self.box), Lead.of(labels, rivals)
         here = torch.zeros_like(inputs)
-        delta = _to_linear_boundary(classify, inputs, labels, rivals, ball, here, ball.norm(here))
+        delta = linear_boundary(classify, inputs, lead, ball, here, ball.norm(here))
         distance = ball.norm(delta)
         if self.starts == 1:
             return _Descent.at(ball, inputs, labels, rivals, rng, delta, torch.full_like(distance, _LONG))
@@ -103,21 +104,44 @@ class FMN:
         start = torch.arange(self.starts, device=inputs.device).repeat_interleave(len(inputs))
         # Starts of one stream would all go the same way wherever the classifier is flat.
         draws = rng.at(row).apart(start)
-        away = self.box.free(draws.of("elsewhere").normal(*inputs.shape[1:]).to(inputs))
-        far = torch.where(start // 2 % 2 == 0, *_FAR) * distance[row] * (start > 0)
-        away = self.box.clamp(away * per_row(far / ball.norm(away).clamp_min(1e-12), away), inputs[row])
-        delta = _to_linear_boundary(classify, inputs[row], labels[row], rivals[row], ball, away, distance[row])
+        drawn = draws.of("elsewhere").normal(*inputs.shape[1:]).to(inputs)
+        delta = from_afar(classify, inputs[row], lead.at(row), ball, drawn, distance)
         share = torch.where(start % 2 == 0, _LONG, _SHORT).to(inputs)
-        return _Descent.at(ball, inputs[row], labels[row], rivals[row], draws, delta, share)
+        begun = _Descent.at(ball, inputs[row], labels[row], rivals[row], draws, delta, share)
+        return replace(begun, starts=self.starts)
 
-    def _descended(self, classify: Classifier, now: _Descent) -> _Descent:
-        """By steps that begin with a fraction of the radius."""
+    def _begun_again(self, classify: Classifier, first: _Descent) -> _Descent:
+        """From the nearest places towards whichever class leads."""
+        ball = self.norm(0.0, self.box)
+        in_corners = ball.sparse and has_few_features(first.inputs)
+        kept = first.hollows(ball, min(self.starts, _AGAIN_SPARSE if in_corners else _AGAIN))
+        # The points themselves where nothing was found.
+        delta = [(first.places - first.inputs)[kept]]
+        share = [torch.full_like(first.share[kept], _SHORTEST)]
+        if in_corners:
+            points = len(first.labels) // self.starts
+            one, nearest = among(first, torch.arange(points, device=kept.device)), first.nearest[:points]
+            # Where nothing was found, what the first start has as a radius.
+            radius = torch.where(nearest < torch.inf, nearest, one.radius)
+            lead, count = Lead.of(one.labels, one.rivals), min(self.starts, _CORNERS)
+            delta.append(corners(classify, one.inputs, lead, ball, radius, count))
+            share.append(torch.full_like(delta[1].flatten(1)[:, 0], _SHORT))
+            kept = torch.cat([kept, torch.arange(len(delta[1]), device=kept.device)])
+        again = among(first, kept)
+        begun, starts = torch.cat(delta), len(kept) * self.starts // len(first.labels)
+        return replace(
+            again, rivals=again.labels, delta=begun, radius=ball.norm(begun), share=torch.cat(share), starts=starts
+        )
+
+    def _descended(self, classify: Classifier, now: _Descent, part: float, together: float = 1.0) -> _Descent:
+        """By steps that begin with a fraction of the radius; from the share `together` of them on a shared one."""
         ball, unit = self.norm(0.0, self.box), self.norm(1.0, OPEN)
         # A step of fraction 1 crosses the ball in any norm.
         length = unit.l2_reach(now.inputs)
-        lead, clamp = _lead(now.labels, now.rivals), self.box.clamp_around(now.inputs)
-        for step in range(self.steps):
-            done = step / self.steps
+        lead, clamp = Lead.of(now.labels, now.rivals), self.box.clamp_around(now.inputs)
+        steps = max(1, round(part * self.steps))
+        for step in range(steps):
+            done = step / steps
             places = now.inputs + now.delta
             answers, heights, slopes = lead.slope(classify, places)
             slopes, across = self.box.free(slopes), wrong(answers, now.labels)
@@ -127,6 +151,8 @@ class FMN:
             estimate = torch.where((now.distance < torch.inf) | ~estimate.isfinite(), 0.0, estimate)
             radius = torch.where(across, now.radius * (1 - gamma), (now.radius * (1 + gamma)).maximum(estimate))
             now.radius = torch.where(radius > 0, radius, 1.0).minimum(now.most)
+            if done >= together:
+                now.radius = now.radius.minimum(_INSIDE * now.nearest)
             uphill = self.box.free(direction(self.box.inward(slopes, places), now.rng, step))
             scale = per_row(now.radius, now.delta)
             stride = per_row(now.share * fade(length, length * _LESS, done), now.delta)
@@ -152,6 +178,8 @@ class _Descent:
     places: Points
     distance: PerSample
     """Infinite where nothing was found yet."""
+    starts: int = 1
+    """Of every point, towards the same class."""
 
     @staticmethod
     def at(
@@ -161,10 +189,10 @@ class _Descent:
         never = torch.full_like(radius, torch.inf)
         return _Descent(inputs, labels, rivals, rng, delta, radius, share, most, inputs.clone(), never)
 
-    def again(self, ball: Ball) -> _Descent:
-        """From the nearest places (the point itself if there is none) towards whichever class leads."""
-        delta, share = self.places - self.inputs, torch.full_like(self.share, _SHORTEST)
-        return _Descent.at(ball, self.inputs, self.labels, self.labels, self.rng, delta, share)
+    @property
+    def nearest(self) -> PerSample:
+        """The smallest distance of all starts of a point towards the same class."""
+        return self.distance.view(self.starts, -1).amin(0).repeat(self.starts)
 
     def see(self, ball: Ball, places: Points, across: Tensor) -> PerSample:
         """How far away the places are."""
@@ -175,9 +203,9 @@ class _Descent:
         self.places.index_copy_(0, nearer, places[nearer])
         return distance
 
-    def apart(self, ball: Ball, starts: int, keep: int) -> _Descent:
-        """Of each point and rival so many starts: those that found the nearest places, one of each hollow first."""
-        distance = self.distance.view(starts, -1)
+    def hollows(self, ball: Ball, keep: int) -> Tensor:
+        """Of each point and rival so many rows: those that found the nearest places, one of each hollow first."""
+        distance = self.distance.view(self.starts, -1)
         column = torch.arange(distance.shape[1], device=distance.device)
         # What is in the hollow of a nearer one comes after all that are not, what found nothing at the very end.
         after = distance.where(distance < torch.inf, 0.0).amax(0)
@@ -186,29 +214,10 @@ class _Descent:
         for _ in range(keep):
             best = rank.argmin(0)
             chosen.append(best * len(column) + column)
-            gap = ball.norm(self.places - self.places[chosen[-1]].repeat(starts, *[1] * (self.places.ndim - 1)))
+            gap = ball.norm(self.places - self.places[chosen[-1]].repeat(self.starts, *[1] * (self.places.ndim - 1)))
             rank = torch.where(gap.view_as(rank) < _APART * distance[best, column], rank + after, rank)
             rank[best, column] = torch.inf
-        return among(self, torch.cat(chosen))
-
-
-def _to_linear_boundary(
-    classify: Classifier, inputs: Points, labels: Labels, rivals: Labels, ball: Ball, away: Points, else_by: PerSample
-) -> Points:
-    """The shortest step across the boundary of the linear model that the classifier is at `inputs + away`.
-
-    A model from afar may have the point itself across: then its steepest way, as far as `else_by`.
-    """
-    _, heights, uphill = _lead(labels, rivals).slope(classify, inputs + away)
-    needed = (uphill * away).flatten(1).sum(1) - heights
-    needed = torch.where(needed > 0, needed, ball.dual_norm(uphill) * else_by)
-    # Where the gradient all but vanishes the linear model has no boundary within reach.
-    return ball.to_plane(uphill, _BEYOND * needed, inputs).nan_to_num(0, 0, 0)
-
-
-def _lead(labels: Labels, rivals: Labels) -> Lead:
-    """Of a rival, or of the best other class if the rivals are the labels themselves."""
-    return Lead(labels) if bool((rivals == labels).all()) else Lead(labels, rivals)
+        return torch.cat(chosen)
 
 
 def nearest_classes(classify: Classifier, inputs: Points, labels: Labels, ball: Ball) -> Tensor:

@@ -24,6 +24,15 @@ class Lead:
     rivals: Labels | None = None
     """None: the best other class, whichever that is."""
 
+    @staticmethod
+    def of(labels: Labels, rivals: Labels) -> Lead:
+        """Of the rivals, or of whichever class leads if they are the labels themselves."""
+        return Lead(labels) if bool((rivals == labels).all()) else Lead(labels, rivals)
+
+    def at(self, row: Tensor) -> Lead:
+        """Of these rows."""
+        return Lead(self.labels[row], None if self.rivals is None else self.rivals[row])
+
     def __call__(self, logits: LogProbs) -> PerSample:
         return towards(logits, self.labels, self._rivals(logits))
 

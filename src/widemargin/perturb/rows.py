@@ -15,6 +15,7 @@ State = TypeVar("State")
 
 EFFICIENT_BATCH = 256
 """From about here on the cost of a call is small beside that of its rows."""
+_FEW_FEATURES = 128
 
 
 @dataclass(eq=False)
@@ -61,3 +62,8 @@ def per_row(values: Tensor, like: Tensor) -> Tensor:
 def wrong(logits: LogProbs, labels: Labels) -> Tensor:
     """An answer that is not a number is wrong."""
     return ~is_correct(logits, labels)
+
+
+def has_few_features(inputs: Points) -> bool:
+    """Whether these are rows of a table for which more work costs little."""
+    return inputs.ndim == 2 and inputs.shape[1] <= _FEW_FEATURES

@@ -13,15 +13,14 @@ from widemargin.perturb.ddn import DDN
 from widemargin.perturb.fab import FAB, ShortestFAB
 from widemargin.perturb.fmn import FMN
 from widemargin.perturb.objectives import dlr_loss, margin_loss
-from widemargin.perturb.rows import EFFICIENT_BATCH
+from widemargin.perturb.rows import EFFICIENT_BATCH, has_few_features
 from widemargin.perturb.square import Square
 from widemargin.shapes import Points
 
-# A table's points have as many starts as features, within these bounds.
-_FEWEST_STARTS, _MOST_STARTS = 8, 28
-_FEW_FEATURES = 128
+# A table's points have twice as many starts as features, within these bounds.
+_FEWEST_STARTS, _MOST_STARTS = 16, 48
 # In how many balls APGD looks once FMN began in many places: little is left to find.
-_BALLS_OF_TABLES = 2
+_BALLS_OF_TABLES = 1
 
 
 class Suite(Protocol):
@@ -81,9 +80,9 @@ class Shortest:
     ) -> tuple[Attack, ...]:
         targets = min(3, classes - 1)
         fmn = FMN(norm, box, targets=targets, starts=starts)
-        fab = ShortestFAB(norm(1.0, box), targets, steps=20, rows_at_once=min(rows_at_once, EFFICIENT_BATCH))
         if starts > 1:
-            return (fmn, fab, BisectedAPGD(norm, box, trials=_BALLS_OF_TABLES))
+            return (fmn, BisectedAPGD(norm, box, trials=_BALLS_OF_TABLES))
+        fab = ShortestFAB(norm(1.0, box), targets, steps=20, rows_at_once=min(rows_at_once, EFFICIENT_BATCH))
         return (fmn, DDN(box) if norm.p == 2 else FMN(norm, box, steps=50), fab, BisectedAPGD(norm, box))
 
 
@@ -93,9 +92,4 @@ shortest = Shortest()
 
 def starts_of(inputs: Points) -> int:
     """From how many places a search begins: of a table a few more rows cost nothing, of images as much as the first."""
-    return min(max(inputs.shape[1], _FEWEST_STARTS), _MOST_STARTS) if has_few_features(inputs) else 1
-
-
-def has_few_features(inputs: Points) -> bool:
-    """Whether these are rows of a table for which more work costs little."""
-    return inputs.ndim == 2 and inputs.shape[1] <= _FEW_FEATURES
+    return min(max(2 * inputs.shape[1], _FEWEST_STARTS), _MOST_STARTS) if has_few_features(inputs) else 1
