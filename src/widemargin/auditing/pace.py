@@ -25,8 +25,9 @@ _SLOPES, _SLOPES_FOR_TARGET = 100, 200
 _ANSWERS, _ANSWERS_FOR_TARGET = 5_000, 100
 # Of every point: the attacks without a radius, as they were counted.
 _SLOPES_WITHOUT_RADIUS, _ANSWERS_WITHOUT_RADIUS = 700, 500
-# What FMN's further starts add: eight towards each of its targets go twice; and one attack less is needed.
-_SLOPES_FOR_START, _SLOPES_AGAIN, _SLOPES_SAVED, _TARGETS_OF_FMN = 100, 800, 100, 3
+# Where FMN has several starts: of each, and of the eight that go twice, towards each of its targets; two attacks less
+# are needed.
+_SLOPES_FOR_START, _SLOPES_AGAIN, _SLOPES_SAVED, _TARGETS_OF_FMN = 60, 480, 500, 3
 
 
 @dataclass(frozen=True)
