@@ -99,6 +99,17 @@ def test_a_boundary_far_beyond_a_plateau_is_found(norm: Norm, exact: float) -> N
     assert distance.tolist() == pytest.approx([exact] * 5, rel=5e-3)
 
 
+@pytest.mark.parametrize(("norm", "exact"), [(Linf, 20.0), (L2, 20.05), (L1, 20.05)])
+def test_a_boundary_beyond_a_flat_plain_is_found(norm: Norm, exact: float) -> None:
+    def plain(points: torch.Tensor) -> torch.Tensor:
+        lead = (points.abs() - 20).relu().sum(1) - 0.05
+        return torch.stack([torch.zeros_like(lead), lead], 1)
+
+    attack = FMN(norm, OPEN, targets=1, starts=16)
+    distance = attack(plain, torch.zeros(5, 3), torch.zeros(5, dtype=torch.long), RowRng(0, torch.arange(5))).distance
+    assert distance.tolist() == pytest.approx([exact] * 5, rel=5e-3)
+
+
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.__name__)
 def test_many_starts_along_a_single_feature(norm: Norm) -> None:
     def beyond_two(points: torch.Tensor) -> torch.Tensor:

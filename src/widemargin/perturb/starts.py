@@ -46,8 +46,10 @@ def from_afar(classify: Classifier, inputs: Points, lead: Lead, ball: Ball, draw
     switched off: so the steps are made once to see how far away the boundary is in any of their directions, and once
     more from that far.
     """
-    start = torch.arange(len(inputs), device=inputs.device) // len(distance)
     starts = len(inputs) // len(distance)
+    start = torch.arange(starts, device=inputs.device).repeat_interleave(len(distance))
+    # Where the classifier is flat its linear model has no boundary, and any scale will do to begin with.
+    distance = torch.where(distance > 0, distance, 1.0)
     far = torch.where(start // 2 % 2 == 0, *_FAR) * (start > 0)
     drawn = ball.box.free(drawn)
     way = drawn * per_row(far / ball.norm(drawn).clamp_min(1e-12), drawn)
