@@ -14,6 +14,7 @@ from widemargin.cli.parser_errors import one_sentence, sentence_of
         ("study run", "`widemargin study run` needs NAME: `widemargin study run --help` shows all"),
         ("study", "`widemargin study` needs a subcommand, one of list, run, report"),
         ("audit x --eps .1 --points", "--points needs a value: `widemargin audit --help` shows all"),
+        ("audit --model x --eps .1", "MODEL needs a value: `widemargin audit --help` shows all"),
         ("audit x --eps .1 --points y", "--points must be a whole number, got y: `widemargin audit --help` shows all"),
         (
             "train --data digits --method udp --steps x",

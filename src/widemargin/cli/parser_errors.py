@@ -61,7 +61,9 @@ def sentence_of(box: str, command: str) -> str:
     if text.startswith("Expected one of {"):
         return f"`{command}` needs a subcommand, one of {text[17:].rstrip('.}')}"
     if text.startswith("Missing value for argument "):
-        return f"{text.split()[4].strip(chr(39) + '.')} needs a value: {help_text}"
+        # A positional argument is called by the group of options that it is in.
+        name = re.sub(r"^group-\d+\.(.*)", lambda positional: positional[1].upper(), text.split()[4].strip("'."))
+        return f"{name} needs a value: {help_text}"
     if text.startswith("Unrecognized options: "):
         return f"`{command}` takes no {text.removeprefix('Unrecognized options: ')}: {help_text}"
     return f"{text.rstrip('.')}: {help_text}"
