@@ -85,6 +85,22 @@ def test_where_it_is_flat_every_start_goes_its_own_way() -> None:
     assert len({tuple(row) for row in walked.tolist()}) == 8
 
 
+def test_in_time_no_start_is_farther_away_than_the_nearest_place_of_all() -> None:
+    queries: list[torch.Tensor] = []
+
+    def two_hollows(points: torch.Tensor) -> torch.Tensor:
+        queries.append(points.detach())
+        lead = torch.maximum(points[:, 0] - 3, -points[:, 0] - 1)
+        return torch.stack([torch.zeros_like(lead), lead], 1)
+
+    inputs, labels = torch.tensor([[0.9, 0.0]]), torch.zeros(1, dtype=torch.long)
+    FMN(L2, OPEN, targets=1, starts=16)(two_hollows, inputs, labels, RowRng(0, torch.arange(1)))
+    # The boundary is 1.9 away on one side and 2.1 on the other.
+    walked = [(points - inputs).norm(dim=1) for points in queries if len(points) == 16]
+    assert any(float(far.max()) > 2.05 for far in walked)
+    assert float(walked[-1].max()) < 1.92
+
+
 @pytest.mark.parametrize(("norm", "exact"), [(Linf, 3.1), (L2, (3.1**2 + 0.09**2) ** 0.5), (L1, 3.19)])
 def test_a_boundary_far_beyond_a_plateau_is_found(norm: Norm, exact: float) -> None:
     def plateau(points: torch.Tensor) -> torch.Tensor:
