@@ -125,7 +125,7 @@ class FMN:
             radius = torch.where(nearest < torch.inf, nearest, one.radius)
             lead, count = Lead.of(one.labels, one.rivals), min(self.starts, _CORNERS)
             delta.append(corners(classify, one.inputs, lead, ball, radius, count))
-            share.append(torch.full_like(delta[1].flatten(1)[:, 0], _SHORT))
+            share.append(torch.full_like(delta[1][:, 0], _SHORT))
             kept = torch.cat([kept, torch.arange(len(delta[1]), device=kept.device)])
         again = among(first, kept)
         begun, starts = torch.cat(delta), len(kept) * self.starts // len(first.labels)

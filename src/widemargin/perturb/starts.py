@@ -105,10 +105,8 @@ def _corners(classify: Classifier, inputs: Points, lead: Lead, ball: Ball, radiu
     single = (torch.cat([one, -one]) * radius[:, None, None]).clamp(down[:, None], up[:, None])
     leads = _leads(classify, inputs, lead, single)
     best = leads.topk(min(_PAIRED, 2 * features), dim=1).indices
-    first, second = (
-        _picked(single, best[:, side]) for side in torch.combinations(torch.arange(best.shape[1])).unbind(1)
-    )
-    pairs = (first + second) / 2
+    first, second = torch.combinations(torch.arange(best.shape[1], device=best.device)).unbind(1)
+    pairs = (_picked(single, best[:, first]) + _picked(single, best[:, second])) / 2
     moves, leads = torch.cat([single, pairs], 1), torch.cat([leads, _leads(classify, inputs, lead, pairs)], 1)
     return _picked(moves, leads.topk(min(keep, leads.shape[1]), dim=1).indices)
 
