@@ -72,7 +72,7 @@ class Shortest:
 
     APGD comes last, in balls inside of what the others found.
     `rows_at_once` bounds the memory: see `ShortestFAB`.  How many `starts` are cheap: see `starts_of`.  With more than
-    one, FMN ends with a descent towards whichever class leads, and no other attack need do that.
+    one, FMN ends with a descent towards whichever class leads and finds what DDN and FAB find: they are left out.
     """
 
     def __call__(
