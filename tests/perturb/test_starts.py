@@ -50,7 +50,7 @@ def test_starts_of_a_point_do_not_depend_on_the_others(norm: Norm) -> None:
     assert float(together.std(0).max()) > 0.01
 
 
-def every_corner(network: MLP, point: Tensor, box: Box, radius: float) -> list[Tensor]:
+def every_corner(point: Tensor, box: Box, radius: float) -> list[Tensor]:
     """One after the other: all moves of one feature, and the middle between any two of those."""
     single = []
     for feature in range(len(point)):
@@ -67,7 +67,7 @@ def test_corners_are_the_best_of_all(box: Box) -> None:
     radius = torch.linspace(0.2, 2.0, 6, dtype=torch.float64)
     found = corners(network, inputs, lead, L1(0.0, box), radius, 5).view(5, 6, 4)
     for i, point in enumerate(inputs):
-        every = torch.stack(every_corner(network, point, box, float(radius[i])))
+        every = torch.stack(every_corner(point, box, float(radius[i])))
         leads = Lead(lead.labels[i].expand(len(every)))(network(point + every))
         of_found = Lead(lead.labels[i].expand(5))(network(point + found[:, i]))
         torch.testing.assert_close(of_found, leads.topk(5).values)
